@@ -231,6 +231,8 @@ def log_statistics(model: nn.Module | Sequence[nn.Module], settings: StatisticsS
         # The first forward pass decides of these.
         later = {stat: why for stat, why in measured.unavailable.items() if stat not in OF_POINTS}
         measured = replace(measured, unavailable=later)
+    if settings.options.get("compiled") == "captured" or (tracer is not None and tracer.graph_measures):
+        measured = measured.captured()
     if settings.loss_scale is None and measured.loss_scale is not None:
         scale = LossScale(measured.loss_scale)
     refused = {stat: why for stat, why in measured.unavailable.items() if stat in intervals.on()}
@@ -255,6 +257,7 @@ def log_statistics(model: nn.Module | Sequence[nn.Module], settings: StatisticsS
         # Before the model is compiled, also for what is switched on later.
         for end in measured.ends():
             tracer.graph.place(*end)
+        tracer.graph.measured()
     # What wraps an optimizer may have parameters of its own.
     if isinstance(settings.optimizer, Optimizer) and not _updates(settings.optimizer, points.roots):
         tracer.warn("The optimizer that log_statistics was given updates no parameter of this model.")

@@ -66,11 +66,21 @@ def trace(model: nn.Module | Sequence[nn.Module], settings: TraceSettings) -> Tr
     patch = settings_from(settings.flags, defaults, points.flags)
     if settings.budget is not None:
         patch["budget"] = parse_budget(settings.budget)
+    if settings.compiled == "captured":
+        points.untraceable = (
+            "Code that CUDA graphs replay (compiled='captured') measures statistics by itself, and runs no "
+            "Python to which a tensor could be given. Say compiled=True to trace tensors."
+        )
     plan = change_plan(TracingPlan(phase=settings.phase), patch, points, folders)
     process, address = _hub(settings) if points.place.rank == 0 else (None, None)
     rendezvous = Rendezvous.of_job() if settings.hub is not None else None
     traced = address is not None or rendezvous is not None
     compiled = is_compiled(points.roots) if settings.compiled is None else settings.compiled
+    if compiled == "captured" and traced and "perturb" in settings.allow:
+        raise TracerError(
+            "Nothing can be perturbed in code that CUDA graphs replay: leave 'perturb' out of allow=…, or "
+            "say compiled=True."
+        )
     tracer = Tracer(
         points,
         plan if traced else TracingPlan(phase=settings.phase),
@@ -83,7 +93,7 @@ def trace(model: nn.Module | Sequence[nn.Module], settings: TraceSettings) -> Tr
         controls=[control for control in CONTROLS if control in settings.allow],
         first_step=settings.first_step or 1,
         phase=settings.phase,
-        compiled=traced and compiled,
+        compiled=compiled if traced else False,
     )
     try:
         for instrument in instruments:

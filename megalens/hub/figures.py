@@ -12,10 +12,11 @@ from ..protocol import CheckedBody
 from ..protocol.messages_generated import Probes, SilentProbes, Status, StreamStatus, StreamStatusNonfinite
 from .live_frame import LiveFrame
 
-_ALIKE: tuple[Literal["perturbed_steps", "armed_steps", "left_out_passes"], ...] = (
+_ALIKE: tuple[Literal["perturbed_steps", "armed_steps", "left_out_passes", "micro_batches"], ...] = (
     "perturbed_steps",
     "armed_steps",
     "left_out_passes",
+    "micro_batches",
 )
 """What processes of a job count alike."""
 

@@ -827,6 +827,8 @@ class Status(TypedDict):
     """Steps that perturbations have touched so far in this run."""
     left_out_passes: NotRequired[int]
     """Forward passes inside of steps and outside of a phase so far that were without gradients, or in evaluation mode and never backpropagated: no training, and not traced. Absent where there were none."""
+    micro_batches: NotRequired[int]
+    """Micro-batches of the last training step in which they were counted: one in which tensors were traced, or the second of a run that traces none. Absent before, and where what is compiled does not show them."""
     armed_steps: NotRequired[int]
     """Steps that the perturbation that is armed now has touched so far; absent when none is."""
 

@@ -78,20 +78,25 @@ def report(given: Any, item: int, module: Tensor, end: int) -> Any:
 
     Returns what is given, with the tensor that the graph goes on with.
     """
+    new, lost = at_item(given, item, lambda tensor: _reported(tensor, module, end, VALUE, GRADIENT))
+    if lost is not None:
+        torch.ops.megalens.seen([], module, end, lost, "")
+    return new
+
+
+def at_item(given: Any, item: int, leave: Callable[[Tensor], Tensor]) -> tuple[Any, int | None]:
+    """Return what is given with what ``leave`` makes of one tensor in it; or why there is none to take."""
     several = isinstance(given, (tuple, list))
     tensor = (given[item] if len(given) > item else None) if several else given if item == 0 else None
-    lost = NO_TENSOR
-    if isinstance(tensor, Tensor):
-        if not _is_plain(tensor):
-            lost = SUBCLASS
-        elif not several:
-            return _reported(tensor, module, end, VALUE, GRADIENT)
-        elif type(given) in (tuple, list) or hasattr(given, "_fields"):
-            return _with(given, item, _reported(tensor, module, end, VALUE, GRADIENT))
-        else:
-            lost = ODD_OUTPUT
-    torch.ops.megalens.seen([], module, end, lost, "")
-    return given
+    if not isinstance(tensor, Tensor):
+        return given, NO_TENSOR
+    if not _is_plain(tensor):
+        return given, SUBCLASS
+    if not several:
+        return leave(tensor), None
+    if type(given) in (tuple, list) or hasattr(given, "_fields"):
+        return _with(given, item, leave(tensor)), None
+    return given, ODD_OUTPUT
 
 
 def report_all(args: Any, kwargs: Mapping[str, Any], module: Tensor, end: int) -> None:
@@ -221,8 +226,23 @@ def _fake_seen(*_: Any) -> None:
 
 
 @functools.cache
-def define_operators() -> Any:
-    """Define the operators, once for the process; ``TracerError`` where torch has none with effects."""
+def _library() -> Any:
+    return torch.library.Library("megalens", "FRAGMENT")  # type: ignore[no-untyped-call]
+
+
+@functools.cache
+def define_effect(
+    name: str,
+    schema: str,
+    run: Callable[..., Any],
+    fake: Callable[..., Any] = lambda *_: _fake_seen(),
+    capturable: bool = False,
+) -> None:
+    """Define an operator that no pass of the compiler drops or moves; once for the process.
+
+    ``capturable``: a CUDA graph may replay what it launches. Any other would run once, as it is captured, and
+    never again. Raises ``TracerError`` where torch has no operators with effects.
+    """
     try:
         from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
     except ImportError as error:
@@ -230,28 +250,26 @@ def define_operators() -> Any:
             f"Compiled models are traced with torch 2.13 or later, got {torch.__version__}. Trace the "
             "model uncompiled."
         ) from error
-    library: Any = torch.library.Library("megalens", "FRAGMENT")  # type: ignore[no-untyped-call]
+    library = _library()
+    library.define(f"{name}{schema}", tags=() if capturable else (torch.Tag.cudagraph_unsafe,))
+    library.impl(name, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"megalens::{name}", fake, lib=library)
+    _register_effectful_op(getattr(torch.ops.megalens, name).default, _EffectType.ORDERED)
 
-    def define(name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> None:
-        # A captured CUDA graph would run it once and never again.
-        library.define(f"{name}{schema}", tags=(torch.Tag.cudagraph_unsafe,))
-        library.impl(name, run, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"megalens::{name}", fake, lib=library)
-        _register_effectful_op(getattr(torch.ops.megalens, name).default, _EffectType.ORDERED)
 
-    define(
-        "seen", "(Tensor[] tensors, Tensor module, int end, int what, str names) -> ()", _run_seen, _fake_seen
-    )
-    define(
+@functools.cache
+def define_operators() -> None:
+    """Define the operators, once for the process; ``TracerError`` where torch has none with effects."""
+    define_effect("seen", "(Tensor[] tensors, Tensor module, int end, int what, str names) -> ()", _run_seen)
+    define_effect(
         "changed",
         "(Tensor tensor, Tensor module) -> Tensor",
         _run_changed,
         lambda tensor, _: torch.empty_like(tensor),
     )
-    define(
+    define_effect(
         "changed_gradient",
         "(Tensor gradient, Tensor tensor, Tensor module) -> Tensor",
         _run_changed_gradient,
         lambda gradient, *_: torch.empty_like(gradient),
     )
-    return library

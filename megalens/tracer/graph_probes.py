@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from .errors import describe_error
+from .errors import TracerError, describe_error
 from .graph_operator import (
     BEGINS,
     BEGINS_WITH_GRADIENTS,
@@ -34,6 +34,7 @@ from .graph_operator import (
     NO_TENSOR,
     ODD_OUTPUT,
     SUBCLASS,
+    at_item,
     changed,
     compilations,
     define_operators,
@@ -77,6 +78,8 @@ class GraphEnd:
         Whether code that has this probe ran so far.
     lost : str or None
         Why it has nothing to report, in words.
+    slots : tuple or None
+        Where the graph itself measures it: the device, and the slots of the tensor and of its gradient.
     """
 
     def __init__(self, warn: Callable[[str], None], collects: str | None = None) -> None:
@@ -85,6 +88,7 @@ class GraphEnd:
         self.gradients: list[Callable[[Tensor], None]] = []
         self.ran = False
         self.lost: str | None = None
+        self.slots: tuple[torch.device, int, int] | None = None
         self._warn = warn
 
     def watch(
@@ -219,22 +223,40 @@ def changes_of(module: nn.Module) -> list[Any] | None:
     return hooks.changes if isinstance(hooks, _GraphHooks) and hooks.changeable else None
 
 
+class ITotals(Protocol):
+    """What measures in the graph itself, for code that no Python follows."""
+
+    def reserve(self, module: nn.Module, ends: int) -> tuple[torch.device, int, Tensor]: ...
+
+    def leave(self, tensor: Tensor, first: Tensor, end: int) -> Tensor: ...
+
+
 class GraphProbes:
     """Hooks that leave probes in code which is compiled from now on; elsewhere they do nothing.
 
     Code that was compiled before is compiled once more when it is called next: it may be that of these
     modules, or of others of their class, whose graphs torch would use for these. With ``perturbs`` outputs
-    can be perturbed, and each site costs a copy of its tensor in every pass.
+    can be perturbed, and each site costs a copy of its tensor in every pass. With ``totals`` probes tell
+    nobody: the graph measures by itself, so that a CUDA graph can replay it.
 
     Raises
     ------
     TracerError
-        When this version of torch has no operators with effects.
+        When this version of torch has no operators with effects; with ``totals``, where another tracer has
+        probes in the model.
     """
 
-    def __init__(self, points: ModelPoints, warn: Callable[[str], None], *, perturbs: bool = False) -> None:
+    def __init__(
+        self,
+        points: ModelPoints,
+        warn: Callable[[str], None],
+        *,
+        perturbs: bool = False,
+        totals: ITotals | None = None,
+    ) -> None:
         define_operators()
         self._warn = warn
+        self.totals = totals
         self._modules: set[nn.Module] = set()
         self._compilations: set[Any] = set()
         compilations.append(self._compilations)
@@ -245,7 +267,7 @@ class GraphProbes:
                 self._hooks(module).changeable = True
         # Those of a module that is called as such are seen by ordinary hooks.
         for root in points.roots:
-            if not hasattr(root, "_orig_mod"):
+            if not hasattr(root, "_orig_mod") and totals is None:
                 hooks = self._hooks(root)
                 if hooks.root is None:
                     hooks.root = hooks.add(GraphRoot(self._warn))
@@ -259,9 +281,16 @@ class GraphProbes:
         return len(found), len(found) - len({each.frame_id for each in found})
 
     def place_all(self, points: ModelPoints) -> None:
-        """Place a probe wherever a flag can be seen; where there are some already, once."""
+        """Place a probe wherever a flag can be seen; where there are some already, once.
+
+        Where the graph measures by itself no flag can be: there, these modules have hooks for who watches a
+        pass.
+        """
         for flag in points.flags.values():
             for source in itertools.chain.from_iterable(flag.layers.values()):
+                if self.totals is not None:
+                    self._hooks(source.module)
+                    continue
                 item = source.item if source.computed is None else ALL_ITEMS
                 self.place(source.module, source.side, item, source.keyword if item != ALL_ITEMS else None)
                 if source.rows_of is not None:
@@ -270,9 +299,30 @@ class GraphProbes:
     def place(self, module: nn.Module, side: str, item: int = 0, keyword: str | None = None) -> None:
         """Place a probe at one end of a module, of one tensor or of all there (``ALL_ITEMS``); once."""
         hooks = self._hooks(module)
+        if self.totals is not None and (item == ALL_ITEMS or hooks.first is not None):
+            # What is made of several tensors is made in Python, and slots are taken once.
+            return
         if (item, keyword) not in hooks.ends[side]:
             end = GraphEnd(self._warn, side if item == ALL_ITEMS else None)
             hooks.ends[side][item, keyword] = hooks.add(end)
+
+    def measured(self) -> None:
+        """Take slots for what was placed, once all is; before the model is compiled."""
+        totals = self.totals
+        for module in () if totals is None else self._modules:
+            hooks = hooks_of[module]
+            assert isinstance(hooks, _GraphHooks)
+            if hooks.users > 1:
+                raise TracerError(
+                    "Another tracer has probes in this model. With compiled='captured' there is one: give "
+                    "log_statistics the tracer, or close the other."
+                )
+            if hooks.first is None:
+                assert totals is not None
+                device, first, hooks.first = totals.reserve(module, len(hooks.heard))
+                hooks.leave = totals.leave
+                for at, end in enumerate(hooks.heard):
+                    end.slots = device, first + 2 * at, first + 2 * at + 1
 
     def _hooks(self, module: nn.Module) -> _GraphHooks:
         found = hooks_of.get(module)
@@ -320,6 +370,8 @@ class _GraphHooks(StableHooks):
         compiled anew with another number of them.
     users : int
         Tracers that have probes here.
+    first : torch.Tensor or None
+        Where the graph measures by itself, the first slot, as an input of it; ``leave`` leaves what does.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -331,6 +383,8 @@ class _GraphHooks(StableHooks):
         self.changeable = False
         self.changes: list[Any] = []
         self.users = 0
+        self.first: Tensor | None = None
+        self.leave: Callable[[Tensor, Tensor, int], Tensor] | None = None
         listeners[int(self.number)] = self
 
     def add(self, heard: GraphEnd | GraphRoot) -> int:
@@ -349,6 +403,14 @@ class _GraphHooks(StableHooks):
         if torch.compiler.is_exporting():
             # What is exported for another program has no probes in it.
             return None
+        if self.first is not None:
+            for (item, keyword), end in self.ends["input"].items():
+                if keyword not in kwargs and len(args) > item:
+                    args = self._measured(args, item, end)
+                elif kwargs:
+                    name = keyword if keyword in kwargs else next(iter(kwargs))
+                    kwargs = {**kwargs, name: self._measured(kwargs[name], 0, end)}
+            return args, kwargs
         if self.root is not None:
             what = BEGINS_WITH_GRADIENTS if torch.is_grad_enabled() else BEGINS
             torch.ops.megalens.seen([], self.number, self.root, what, "")
@@ -368,6 +430,10 @@ class _GraphHooks(StableHooks):
             return super().returned(module, args, output)
         if torch.compiler.is_exporting():
             return None
+        if self.first is not None:
+            for (item, _), end in self.ends["output"].items():
+                output = self._measured(output, item, end)
+            return output
         if self.changeable:
             output = changed(output, self.number)
         for (item, _), end in self.ends["output"].items():
@@ -378,6 +444,12 @@ class _GraphHooks(StableHooks):
             elif isinstance(output, (Tensor, tuple, list)):
                 report_all(output, {}, self.number, end)
         return output if self.root is None else report_end(output, self.number, self.root)
+
+    def _measured(self, given: Any, item: int, end: int) -> Any:
+        first, leave = self.first, self.leave
+        if first is None or leave is None:
+            return given
+        return at_item(given, item, lambda tensor: leave(tensor, first, end))[0]
 
     def change(self, tensor: Tensor) -> Tensor:
         for each in self.changes:

@@ -140,7 +140,7 @@ def announcement(
 
 
 def _flag_info(points: ModelPoints, name: str, positions: int | None, evidence: str | None) -> FlagInfo:
-    kind, here = FLAGS[name], points.flags[name]
+    kind, here = FLAGS[name], points.traceable(name)
     nbytes: int | None = None
     if positions is not None and here.layers:
         if kind.axes[0] == "head":

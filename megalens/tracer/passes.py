@@ -93,6 +93,11 @@ class MicroBatches:
         """Number of the micro-batch that is computed now, from 0; −1 before the first of a step."""
         return self._backward if self.in_backward and not self.in_forward else self._forward
 
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of this step or phase so far, of the chunk that had most."""
+        return 1 + max(self._counts.values(), default=-1)
+
     def begin(self, step: int, phase: str) -> None:
         """Start a step or a phase, and count from 0."""
         if phase == TRAINING:

@@ -262,6 +262,8 @@ class ModelPoints:
         Whether the user's own adapter says where the tensors are: then no pass has to confirm it.
     table : callable, optional
         Makes rows of them for people: flag, layers, modules, and what shows that it is so.
+    untraceable : str, optional
+        Why no tensor can be traced, although it is known where they are.
     """
 
     roots: tuple[nn.Module, ...]
@@ -272,6 +274,11 @@ class ModelPoints:
     watch: Callable[[], IPassWatch] | None = None
     told: bool = False
     table: Callable[[ModelPoints], Sequence[PointRow]] | None = None
+    untraceable: str | None = None
+
+    def traceable(self, flag: str) -> FlagPoints:
+        """Return where a flag can be traced."""
+        return self.flags[flag] if self.untraceable is None else FlagPoints(reason=self.untraceable)
 
     def __repr__(self) -> str:
         if self.table is None:

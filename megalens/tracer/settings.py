@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..protocol import PHASES, RECORD_MODE, is_record_mode, is_whole
 from ..protocol.messages_generated import Phase
@@ -85,10 +85,12 @@ class TraceSettings:
         Address on which our own hub listens. Loopback unless ranks on other hosts have to reach it.
     hub_port : int
         Its port; any free one when 0.
-    compiled : bool, optional
+    compiled : bool or 'captured', optional
         Whether code that ``torch.compile`` compiles from now on gets probes, which show its tensors. When
         absent: where something in the model is to be compiled already. Say True where only a function that
-        calls the model is compiled, or where the model is compiled after this call.
+        calls the model is compiled, or where the model is compiled after this call. ``'captured'`` is for
+        code that CUDA graphs replay (``mode="reduce-overhead"``): it measures statistics by itself, and
+        tensors are not traced.
 
     Raises
     ------
@@ -120,7 +122,7 @@ class TraceSettings:
     phase: Phase = "train"
     hub_host: str = "127.0.0.1"
     hub_port: int = 0
-    compiled: bool | None = None
+    compiled: bool | Literal["captured"] | None = None
 
     def __post_init__(self) -> None:
         for name, fits, expected in (
@@ -145,7 +147,11 @@ class TraceSettings:
             ("phase", self.phase in PHASES, f"one of {', '.join(PHASES)}"),
             ("linger", isinstance(self.linger, (int, float)) and self.linger >= 0, "seconds from 0"),
             ("hub_host", isinstance(self.hub_host, str), "an address such as '127.0.0.1'"),
-            ("compiled", _none_or(self.compiled, bool), "True, False or None"),
+            (
+                "compiled",
+                self.compiled == "captured" or _none_or(self.compiled, bool),
+                "True, False, 'captured' or None",
+            ),
             ("hub_port", is_whole(self.hub_port) and self.hub_port < 65536, "a port from 0 to 65535"),
         ):
             if not fits:

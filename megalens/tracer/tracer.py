@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -20,6 +20,7 @@ from .coordinator import Coordinator
 from .errors import TracerError, describe_error, plain_text
 from .graph_probes import GraphProbes
 from .instrument import SPAN_KINDS, Instrument
+from .moments.graph_totals import GraphTotals
 from .points import ModelPoints
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Rendezvous
@@ -53,8 +54,8 @@ class Tracer:
         What viewers may do beyond looking.
     hubless : bool
         Whether there is no hub and yet something to do: what is logged goes to files.
-    compiled : bool
-        Whether code that is compiled from now on gets probes.
+    compiled : bool or 'captured'
+        Whether code that is compiled from now on gets probes, or measures by itself.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Tracer:
         first_step: int = 1,
         phase: Phase = "train",
         hubless: bool = False,
-        compiled: bool = False,
+        compiled: bool | Literal["captured"] = False,
     ) -> None:
         self._name = name
         self._hub_process = process
@@ -86,7 +87,12 @@ class Tracer:
         """The model and its trace points."""
         # Before any instrument looks for them.
         self.graph = (
-            GraphProbes(points, lambda text: self.warn(text), perturbs="perturb" in controls)
+            GraphProbes(
+                points,
+                lambda text: self.warn(text),
+                perturbs="perturb" in controls,
+                totals=GraphTotals() if compiled == "captured" else None,
+            )
             if compiled
             else None
         )
@@ -135,6 +141,11 @@ class Tracer:
             f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._steps.number}, flags "
             f"{list(self._coordinator.schedule.accepted.flags)}>"
         )
+
+    @property
+    def graph_measures(self) -> bool:
+        """Whether compiled code measures by itself (``compiled='captured'``)."""
+        return self.graph is not None and self.graph.totals is not None
 
     # Around the training.
 

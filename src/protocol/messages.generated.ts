@@ -812,6 +812,10 @@ export interface Status {
    */
   left_out_passes?: number;
   /**
+   * Micro-batches of the last training step in which they were counted: one in which tensors were traced, or the second of a run that traces none. Absent before, and where what is compiled does not show them.
+   */
+  micro_batches?: number;
+  /**
    * Steps that the perturbation that is armed now has touched so far; absent when none is.
    */
   armed_steps?: number;

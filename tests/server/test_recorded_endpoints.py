@@ -308,16 +308,33 @@ async def test_a_stream_that_was_never_recorded_is_empty_and_typed(ask, run_fold
     assert table_of(body).schema.equals(stream_schema("audit"))
 
 
-async def test_steps_are_thinned_evenly_until_they_fit_and_the_newest_stays(ask, run_folder):
+async def test_steps_are_thinned_until_they_fit_and_those_that_depart_and_the_newest_stay(ask, run_folder):
+    path = run_folder / "tensors.parquet"
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    mine = [row for row in rows if row["flag"] == "MLP1_mat_mul"]
+    for row in mine:
+        row["min"], row["max"] = -(10.0 ** row["layer"]), 10.0 ** row["layer"] * (1 + row["step"] / 1000)
+        # Small beside other layers, large beside its own; and one that falls to nothing.
+        if (row["step"], row["layer"]) == (13, 0):
+            row["max"] = 5.0
+        if row["step"] == 22:
+            row["min"] = row["max"] = 0.0
+        if (row["step"], row["layer"]) == (31, 1):
+            row["nan_count"] = 1
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
     query = {"flag": "MLP1_mat_mul", "limit_bytes": 60_000}
     status, body, headers = await ask("runs", RUN, "streams", "tensors", body=query)
     every = int(headers["X-Megalens-Sampled-Every"])
-    steps = sorted(set(table_of(body)["step"].to_pylist()))
+    found = table_of(body)["step"].to_pylist()
+    steps = sorted(set(found))
     assert status == 200
     assert every > 1
     assert len(body) <= 60_000
-    assert steps == list(range(40, 0, -every))[::-1]
-    assert all(table_of(body)["step"].to_pylist().count(step) == 4 for step in steps)
+    assert {13, 22, 31, 40} <= set(steps)
+    # Of every so many before the newest one.
+    assert [(39 - step) // every for step in steps[:-1]] == list(range(-(-39 // every)))[::-1]
+    assert all(found.count(step) == 4 for step in steps)
 
 
 async def test_one_step_that_does_not_fit_is_refused_with_the_way_out(ask, run_folder):

@@ -46,6 +46,14 @@ odd = [
 for row, tensor in zip(kernel.measure(odd), odd, strict=True):
     assert_same(row, tensor)
 
+from megalens.tracer.moments.merge import merge_rows
+
+for tensor in odd:
+    (on,) = merge_rows(kernel.measure_where(tensor, torch.ones(1, dtype=torch.int32)))
+    assert_same(on, tensor)
+    off = kernel.measure_where(tensor, torch.zeros(1, dtype=torch.int32))
+    assert not off[..., 0].any() and not off[..., 7:].any()
+
 tiny = torch.tensor([0.0, -0.0, 9.99e-9, 1e-8, -1e-8, 1.01e-8, 1e-40, nan, inf, -inf, 1.0] * 900)
 for dtype in TYPES:
     for eps in (1e-8, 0.0, 6e-8, 1.0):
@@ -63,9 +71,9 @@ from megalens.tracer.moments.gpu import _BLOCK, _WARPS
 
 for target in (GPUTarget("cuda", 80, 32), GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64)):
     for kind, compute in (("fp32", tl.float32), ("bf16", tl.float32), ("fp16", tl.float32), ("fp64", tl.float64)):
-        for length in ("i32", "i64"):
-            arguments = {"data": "*" + kind, "length": length, "out": "*fp64", "row_stride": "i32", "BLOCK": "constexpr", "COMPUTE": "constexpr", "EPS": "constexpr"}
-            source = ASTSource(moments_kernel, arguments, {"BLOCK": _BLOCK, "COMPUTE": compute, "EPS": 1e-8})
+        for length, switched in (("i32", False), ("i64", False), ("i32", True)):
+            arguments = {"data": "*" + kind, "length": length, "out": "*fp64", "row_stride": "i32", "enabled": "*i32" if switched else "*fp64", **dict.fromkeys(("BLOCK", "COMPUTE", "EPS", "SWITCHED"), "constexpr")}
+            source = ASTSource(moments_kernel, arguments, {"BLOCK": _BLOCK, "COMPUTE": compute, "EPS": 1e-8, "SWITCHED": switched})
             made = triton.compile(source, target=target, options={"num_warps": _WARPS})
             assert {"cubin", "hsaco"} & set(made.asm)
 """

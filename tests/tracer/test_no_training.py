@@ -248,3 +248,50 @@ def test_text_that_is_generated_in_the_middle_of_a_step_is_no_training(small_hub
     assert sorted((row["micro_batch"], row["pass"]) for row in rows) == [
         (part, side) for part in (0, 1) for side in ("backward", "forward")
     ]
+
+
+def test_a_step_is_looked_at_for_sizes_before_anything_is_traced(gpt, ids, small_hub) -> None:
+    twin = copy.deepcopy(gpt)
+    with trace(gpt, hub=small_hub.address) as tracer:
+        for step in range(1, 4):
+            with tracer.step():
+                for part in (ids[:2], ids[2:]):
+                    gpt(part).square().mean().backward()
+                    with torch.no_grad():
+                        gpt(part)
+            hooks = sum(len(each._forward_hooks) + len(each._forward_pre_hooks) for each in gpt.modules())
+            assert hooks == 0
+            assert tracer.status().get("micro_batches") == (None if step < 2 else 2)
+    while (message := small_hub.next("announce"))["flags"][0]["bytes_per_layer"] is None:
+        pass
+    flags = {each["name"]: each for each in message["flags"]}
+    seen: list = []
+    twin.blocks[0].mlp.fc1.register_forward_hook(lambda module, args, output: seen.append(output))
+    twin(ids)
+    assert flags["MLP1_mat_mul"]["bytes_per_layer"] == seen[0][0].nbytes
+    assert small_hub.rows.empty()
+
+
+def test_a_step_with_a_phase_inside_is_not_the_one_that_is_looked_at(gpt, ids, small_hub) -> None:
+    with trace(gpt, hub=small_hub.address) as tracer:
+        for step in range(1, 5):
+            with tracer.step():
+                gpt(ids).square().mean().backward()
+                if step < 3:
+                    with tracer.phase("eval"):
+                        gpt(ids)
+            assert tracer.status().get("micro_batches") == (None if step < 3 else 1)
+
+
+def test_nothing_is_looked_at_where_something_is_compiled(gpt, ids, small_hub) -> None:
+    graphs = []
+    compiled = torch.compile(gpt, backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
+    with trace(compiled, hub=small_hub.address) as tracer:
+        for _ in range(4):
+            with tracer.step():
+                compiled(ids).square().mean().backward()
+        before = len(graphs)
+        assert "micro_batches" not in tracer.status()
+        with tracer.step():
+            compiled(ids).square().mean().backward()
+    assert len(graphs) == before

@@ -60,8 +60,8 @@ class SelectedRows:
 
 
 def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Event) -> SelectedRows:
-    """Read the rows that match, thinned to every n-th step where they exceed the limit. The newest step
-    always stays.
+    """Read the rows that match, thinned to one step of each n where they exceed the limit: the newest, and
+    of each n before it the one that departs most from the usual.
 
     Where the lowest rank is asked for, each layer's rows are those of the lowest rank that has it at all; of
     ``measured`` rows only the newest of each layer are read. Raises ``ClientError``: ``too-large`` when one
@@ -72,12 +72,17 @@ def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Ev
         return SelectedRows(_newest(rows, asked, query, cancelled), 1)
     steps, sizes = _step_sizes(rows, asked, query, cancelled)
     every = _thinning(sizes, asked.limit_bytes)
+    departs = None
     while True:
-        retained = steps[::-1][::every][::-1]
-        body, reached = _written(rows, asked, query, retained if every > 1 else None, cancelled)
+        retained = None
+        if every > 1:
+            if departs is None:
+                departs = _departures(rows, asked, query, steps, cancelled)
+            retained = steps[_chosen(departs, every)]
+        body, reached = _written(rows, asked, query, retained, cancelled)
         if body is not None:
             return SelectedRows(body, every)
-        if len(retained) == 1:
+        if len(steps) == 1 or (retained is not None and len(retained) == 1):
             raise _too_large(asked.limit_bytes)
         # Texts took more than was reckoned: so many steps fit as were written.
         every = max(2 * every, math.ceil(len(steps) / max(1, reached - 1)))
@@ -196,6 +201,57 @@ def _step_sizes(
         return np.empty(0, np.int64), np.empty(0)
     distinct, where = np.unique(np.concatenate(steps), return_inverse=True)
     return distinct, np.bincount(where, weights=np.concatenate(sizes))
+
+
+_EXTREMES = ["step", "layer", "part", "min", "max", "nan_count", "inf_count"]
+
+
+def _departures(
+    rows: StreamRows, asked: StreamQuery, query: Query, steps: Any, cancelled: threading.Event
+) -> Any:
+    """Return how far the largest magnitude at each step departs, in any layer, from what is usual there.
+
+    That is the greatest ``|log(magnitude / median)|`` of its rows, infinite where values are not finite; 0 in
+    streams whose rows do not tell their extremes.
+    """
+    found = np.zeros(len(steps))
+    if not set(_EXTREMES) <= set(stream_schema(asked.stream.name).names):
+        return found
+    places: list[Any] = []
+    sizes: list[Any] = []
+    series: list[Any] = []
+    numbers: dict[Any, int] = {}
+    for batch in rows.batches(asked.stream.name, query, _EXTREMES):
+        check_cancelled(cancelled)
+        step, layer, part, low, high, nans, infs = (batch.column(name) for name in _EXTREMES)
+        size = np.maximum(np.abs(low.to_numpy(False)), np.abs(high.to_numpy(False)))
+        size[(nans.to_numpy(False) > 0) | (infs.to_numpy(False) > 0)] = np.inf
+        sizes.append(size)
+        places.append(np.searchsorted(steps, step.to_numpy(False)))
+        parts = pc.dictionary_encode(part)
+        pairs = np.stack([layer.to_numpy(False), parts.indices.to_numpy(False)])
+        distinct, where = np.unique(pairs, axis=1, return_inverse=True)
+        named = [(each[0], parts.dictionary[int(each[1])].as_py()) for each in distinct.T.tolist()]
+        here = np.array([numbers.setdefault(name, len(numbers)) for name in named], np.int64)
+        series.append(here[where.reshape(-1)])
+    place, size, of = (np.concatenate(each) for each in (places, sizes, series))
+    for number in range(len(numbers)):
+        mine = of == number
+        usual = size[mine][(size[mine] > 0) & np.isfinite(size[mine])]
+        if len(usual):
+            with np.errstate(divide="ignore"):
+                departs = np.abs(np.log(size[mine] / np.median(usual)))
+            np.maximum.at(found, place[mine], np.nan_to_num(departs, nan=0.0, posinf=np.inf))
+    return found
+
+
+def _chosen(departs: Any, every: int) -> Any:
+    """Return the places of the newest step and, of each ``every`` before it, of the one that departs most."""
+    # Of several alike the newest.
+    before = departs[-2::-1]
+    groups = np.append(before, np.full(-len(before) % every, -1.0)).reshape(-1, every)
+    taken = groups.argmax(axis=1) + every * np.arange(len(groups))
+    return (len(departs) - 1 - np.append(0, taken + 1))[::-1]
 
 
 def _shapes(batch: pa.RecordBatch, shape: str, peaks: int | None) -> Any:

@@ -49,17 +49,34 @@ class TritonKernel:
                 if programs:
                     wide = each.dtype == torch.float64
                     self._kernel[(programs,)](
-                        each, each.numel(), rows[0, number], rows.stride(0),
-                        BLOCK=_BLOCK, COMPUTE=self._types[wide], EPS=bounds[wide], num_warps=_WARPS,
+                        each, each.numel(), rows[0, number], rows.stride(0), rows,
+                        BLOCK=_BLOCK, COMPUTE=self._types[wide], EPS=bounds[wide], SWITCHED=False,
+                        num_warps=_WARPS,
                     )  # fmt: skip
         merged: Tensor = merge_rows(rows)
         return merged
+
+    def measure_where(self, tensor: Tensor, enabled: Tensor, eps: float = NEAR_ZERO) -> Tensor:
+        """Return float64 ``[k, 1, 11]``, to be merged; where ``enabled`` is 0 the tensor is not read."""
+        flat = _flat(tensor)
+        programs = min(_PROGRAMS, -(-flat.numel() // _BLOCK))
+        rows = torch.zeros((max(programs, 1), 1, COLUMNS), dtype=torch.float64, device=tensor.device)
+        wide = flat.dtype == torch.float64
+        if programs:
+            with _current(tensor.device):
+                self._kernel[(programs,)](
+                    flat, flat.numel(), rows, rows.stride(0), enabled,
+                    BLOCK=_BLOCK, COMPUTE=self._types[wide], EPS=eps if wide else _above(eps), SWITCHED=True,
+                    num_warps=_WARPS,
+                )  # fmt: skip
+        return rows
 
 
 def _above(eps: float) -> float:
     """Return the least float32 that is not below ``eps``, so that comparing with either is the same."""
     found = np.float32(eps)
-    return float(found if found >= eps else np.nextafter(found, np.float32(np.inf)))
+    # Compared as float64: NumPy 2 would round eps to float32 first.
+    return float(found if float(found) >= eps else np.nextafter(found, np.float32(np.inf)))
 
 
 class _Loaded:
@@ -91,6 +108,12 @@ def measure(tensors: Sequence[Tensor], eps: float = NEAR_ZERO) -> Tensor | None:
         # ways.
         _Loaded.kernel = f"it could not run: {error}"
         return None
+
+
+def measure_where(tensor: Tensor, enabled: Tensor) -> Tensor | None:
+    """Return figures of a tensor where ``enabled``, int32 ``[1]``, is not 0; None without Triton."""
+    kernel = load()
+    return None if isinstance(kernel, str) else kernel.measure_where(tensor, enabled)
 
 
 def _flat(tensor: Tensor) -> Tensor:

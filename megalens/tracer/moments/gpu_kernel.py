@@ -9,16 +9,19 @@ import triton.language as tl
 # Triton compiles annotations too, so there are none but its own.
 @triton.jit  # type: ignore[untyped-decorator]
 def moments_kernel(  # type: ignore[no-untyped-def] # noqa: ANN201
-    data, length, out, row_stride,  # noqa: ANN001
-    BLOCK: tl.constexpr, COMPUTE: tl.constexpr, EPS: tl.constexpr,
+    data, length, out, row_stride, enabled,  # noqa: ANN001
+    BLOCK: tl.constexpr, COMPUTE: tl.constexpr, EPS: tl.constexpr, SWITCHED: tl.constexpr,
 ):  # fmt: skip
     """Write the row of every ``num_programs``-th block of ``length`` values, from the program's own on.
 
     ``out`` is float64: this program's row of figures begins at ``program * row_stride``. ``COMPUTE`` is
     float32, or float64 for float64; ``EPS`` is one of its numbers. The range's power of two scales each block
-    into [-1, 1], and every sum is one of positive terms or small against them.
+    into [-1, 1], and every sum is one of positive terms or small against them. Where ``SWITCHED`` and the
+    int32 number ``enabled`` is 0, nothing of ``data`` is read and the row is one without data.
     """
     program = tl.program_id(0).to(tl.int64)
+    if SWITCHED:
+        length = tl.where(tl.load(enabled) != 0, length, 0)
     infinity = float("inf")
     count = tl.full((), 0.0, tl.float64)
     mean = count

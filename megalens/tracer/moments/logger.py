@@ -402,6 +402,7 @@ class StatisticsLogger(Instrument):
         self._inputs.end()
         parts = self._parts
         if self._due & _SITE_STATS:
+            self._sites.take()
             self._sites.end()
             if self._sites.left_out:
                 if not self.left_out_passes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -149,6 +149,16 @@ class MomentPoints:
     gradients_ready: Callable[[Callable[[], None]], Callable[[], None]] | None = None
     loss_scale: Callable[[], float | Tensor] | None = None
     before_reduction: BeforeReduction | None = None
+
+    def captured(self) -> MomentPoints:
+        """Return what code can measure that CUDA graphs replay: nothing that is made in Python."""
+        why = "What it is made of is made in Python, which runs for no code that CUDA graphs replay."
+        made = {each.stat for each in self.features if isinstance(each.source, nn.Module)}
+        return replace(
+            self,
+            features=tuple(each for each in self.features if not isinstance(each.source, nn.Module)),
+            unavailable={**self.unavailable, **dict.fromkeys(made, why)},
+        )
 
     def ends(self) -> Iterator[tuple[nn.Module, str, int]]:
         """Give every end of a module that is measured, as probes in compiled code are placed."""

@@ -148,7 +148,7 @@ def follow_points(
     make = partial(_flag_plan, points=points, folders=folders, features=None, phase=plan.phase)
     asked: dict[str, FlagPlan] = {}
     for name, flag in plan.asked.items():
-        here = points.flags.get(name, NO_EXPERTS)
+        here = points.traceable(name) if name in points.flags else NO_EXPERTS
         try:
             made = make(name, flag.setting, where=f"flags.{name}")
         except ProtocolError as error:
@@ -235,10 +235,10 @@ def _flag_plan(
     where: str,
     phase: Phase,
 ) -> FlagPlan:
-    here = points.flags.get(name, NO_EXPERTS)
+    here = points.traceable(name) if name in points.flags else NO_EXPERTS
     elsewhere = points.place.pp_size > 1 and here.reason is None
     # The first forward pass decides.
-    unseen = points.watch is not None and not here.layers
+    unseen = points.watch is not None and points.untraceable is None and not here.layers
     if not here.layers and not elsewhere and not unseen:
         raise ProtocolError(
             "unavailable-flag",

@@ -12,11 +12,12 @@ from ...protocol.messages_generated import Phase, Status
 from ..graph_operator import compiles
 from ..graph_probes import GraphProbes
 from ..instrument import Instrument
-from ..passes import PassState, left_out_sentence
+from ..passes import TRAINING, PassState, left_out_sentence
 from ..perturb import Installed, PerturbPlan, install_perturbations
 from ..points import FLAGS, ModelPoints
 from .batch import Batch, FiredProbes
 from .capture import Capture
+from .first_sizes import FirstSizes
 from .plan import TracingPlan
 from .sender import STREAM, LeaderSender, MemberSender
 
@@ -54,6 +55,9 @@ class TensorTracer(Instrument):
         """Steps that perturbations have touched so far."""
         self.left_out_passes = 0
         """Forward passes inside of steps that were no training, so far."""
+        self.micro_batches = 0
+        """Of the last training step in which any were counted."""
+        self._sizes = FirstSizes(points)
         self._armed: PerturbPlan | None = None
         self._armed_steps = 0
         self._found: dict[str, set[int]] = {}
@@ -121,10 +125,18 @@ class TensorTracer(Instrument):
 
     def step_begins(self, step: int, untraced: bool) -> None:
         self.capture.begin(step, self._phase, untraced)
+        if self._phase == TRAINING and not self._plan.flags and self._host is not None and self._host.sends:
+            self._sizes.begin(step)
 
     def step_ends(self) -> None:
+        counted = self.capture.micro_batches
         self._flush(self.capture.fired())
         self.capture.pause()
+        positions, seen = self._sizes.end()
+        if self._phase == TRAINING:
+            self.micro_batches = max(counted, seen) or self.micro_batches
+        if self.capture.positions is None:
+            self.capture.positions = positions
         if self.capture.left_out:
             self._say_left_out(self.capture.left_out)
         if self._perturbed is not None:
@@ -164,10 +176,13 @@ class TensorTracer(Instrument):
             )
 
     def step_abandoned(self) -> None:
+        self._sizes.forget()
         self._flush()
         self.capture.pause()
 
     def pause(self, phase: str) -> None:
+        # What runs inside of a phase is no micro-batch: another step is looked at.
+        self._sizes.forget()
         capture = self.capture
         self._phases.append((capture.save(), capture.scope))
         capture.begin(capture.step, phase)
@@ -182,6 +197,7 @@ class TensorTracer(Instrument):
             capture.pause()
 
     def release(self, closing: bool) -> None:
+        self._sizes.forget()
         self._flush()
         self._perturb(None)
         self._plan = TracingPlan(phase=self._phase)
@@ -215,6 +231,8 @@ class TensorTracer(Instrument):
             status["compiled"] = {"times": times, "again": again}
         if self.left_out_passes:
             status["left_out_passes"] = self.left_out_passes
+        if self.micro_batches:
+            status["micro_batches"] = self.micro_batches
         if self.perturbed_steps:
             status["perturbed_steps"] = self.perturbed_steps
         if self._armed is not None:

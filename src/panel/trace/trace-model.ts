@@ -186,8 +186,8 @@ export class TraceModel extends SourceModel {
   }
 
   /**
-   * By how much more a step sends than is expected of one micro-batch; as it was while settings are new, null
-   * before anything was measured.
+   * By how much more a step sends than is expected of one micro-batch; as it was while settings are new.
+   * Before anything was measured it is how many the run has counted; null where it has not.
    */
   private _measured(): number | null {
     const { status } = this.source;
@@ -201,7 +201,7 @@ export class TraceModel extends SourceModel {
       const every = Math.min(...flags.map(setting => setting.every ?? 1));
       this._scale = now.complete && now.bytes > 0 ? measured / every / now.bytes : this._scale;
     }
-    return this._scale;
+    return this._scale ?? status?.micro_batches ?? null;
   }
 
   private _sized(settings: ReadonlyMap<string, FlagSetting | null>): { bytes: number; complete: boolean } {

@@ -4,8 +4,9 @@ import type { Hello, Status } from '../../protocol/messages.generated';
 import { mountView } from '../registry';
 import { costFacts } from '../overview/cost-tile';
 import { newest } from '../overview/news-tile';
-import { offersOf, priceWords } from '../overview/offer-tile';
+import { offersOf } from '../overview/offer-tile';
 import { robustRange } from '../shared/robust-range';
+import { sizeWords } from '../shared/states';
 import type { IFound, ITiles } from '../overview/tiles';
 import { untranslated as t } from '../shared/translate';
 
@@ -83,8 +84,11 @@ it('offers what can be traced with the forecast of its size, the cheapest first'
   expect([offer?.flag.name, second?.flag.name]).toEqual([cheap?.name, 'dear']);
   const layers = offer?.flag.layers.length ?? 0;
   const parts = Math.max(1, offer?.flag.parts.length ?? 0);
-  expect(offer?.bytes).toBe(layers * (32 * 16 * 4 + parts * 192) + 2976);
-  expect(offer && plain(priceWords(offer, t))).toMatch(/^≈ [\d.]+ kB a micro-batch$/);
+  expect(offer?.bytes).toBe(layers * (32 * 16 * 4 + parts * 192));
+  const price = (status: Partial<Status>): string =>
+    plain(sizeWords(1000, { status: { type: 'status', state: 'training', step: 9, ...status } }, t));
+  expect(price({})).toBe('≈ 3.98 kB a micro-batch');
+  expect(price({ micro_batches: 8 })).toBe('≈ 31.8 kB a step');
 });
 
 describe('on a page', () => {

@@ -11,17 +11,26 @@ jest.setTimeout(30_000);
 let observed: ((entries: { isIntersecting: boolean }[]) => void)[] = [];
 const see = (isIntersecting: boolean): void => observed.forEach(call => call([{ isIntersecting }]));
 
+/** What the page would say of an element that is observed anew; null: nothing. */
+let isInSight: boolean | null = null;
+
 class Observer {
-  constructor(call: (entries: { isIntersecting: boolean }[]) => void) {
-    observed.push(call);
+  constructor(private readonly _call: (entries: { isIntersecting: boolean }[]) => void) {
+    observed.push(_call);
   }
-  observe(): void {}
+  observe(): void {
+    if (isInSight !== null) {
+      this._call([{ isIntersecting: isInSight }]);
+    }
+  }
+  unobserve(): void {}
   disconnect(): void {}
 }
 
 let view: IView | null = null;
 beforeEach(() => {
   observed = [];
+  isInSight = null;
   Reflect.set(globalThis, 'IntersectionObserver', Observer);
 });
 afterEach(() => {
@@ -56,6 +65,24 @@ it('draws nothing of a run while it is out of sight, and the newest step when it
   see(true);
   await heatmap.settled();
   expect(titleOf()).toMatch(/step 2$/);
+});
+
+it('draws again where the page did not say that it is seen again', async () => {
+  const run = new MemoryRun();
+  const heatmap = await shown(run);
+  see(false);
+  const later = performance.now() + 2000;
+  jest.spyOn(performance, 'now').mockReturnValue(later);
+  isInSight = false;
+  run.add({ step: 2, layer: 0, values: new Float32Array(6).fill(2) });
+  await frame();
+  expect(titleOf()).toMatch(/step 1$/);
+  jest.spyOn(performance, 'now').mockReturnValue(later + 2000);
+  isInSight = true;
+  run.add({ step: 3, layer: 0, values: new Float32Array(6).fill(3) });
+  await frame();
+  await heatmap.settled();
+  expect(titleOf()).toMatch(/step 3$/);
 });
 
 it('draws out of sight for whoever waits for the picture, such as an export', async () => {

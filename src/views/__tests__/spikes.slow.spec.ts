@@ -128,7 +128,7 @@ it.each([10, 1000, 20_000])('the one step of %i with other values is seen in Dis
 it('the one step of 100,000 with other values is in the pixels and lines of Distribution', () => {
   const spike = 61_803;
   const rows = Array.from({ length: 100_000 }, (_, step) => ({ ...(step === spike ? HIGH : USUAL), step }));
-  const wish = { data: histogramsOf(rows)!, transform: 'linear', look: {} } as const;
+  const wish = { data: histogramsOf(rows)!, isSampled: false, transform: 'linear', look: {} } as const;
   const map = distributionMap(wish, untranslated).recipe;
   for (const width of WIDTHS) {
     const picture = readPicture(sized(map, width).datasets['pictures']?.[0]?.['url']);
@@ -143,6 +143,23 @@ it('the one step of 100,000 with other values is in the pixels and lines of Dist
     SPIKE
   ]);
   expect(distributionRidges(wish, untranslated).recipe.params['keyText']).toContain(String(spike));
+});
+
+it('one step of each so many leaves no hole in Distribution, and missing steps do', () => {
+  // Of each four steps any one; none of steps 400 to 599.
+  const steps = Array.from({ length: 250 }, (_, at) => 4 * at + (((at * 7) % 11) & 3));
+  const rows = steps.filter(step => step < 400 || step >= 600).map(step => ({ ...USUAL, step }));
+  const wish = { data: histogramsOf(rows)!, isSampled: true, transform: 'linear', look: {} } as const;
+  const drawn = distributionMap(wish, untranslated);
+  const { data, width } = readPicture(drawn.recipe.datasets['pictures']?.[0]?.['url']);
+  const cells = new Uint32Array(data.buffer);
+  const hasValue = new Uint8Array(width);
+  const empty = cells[0];
+  cells.forEach((color, at) => (hasValue[at % width]! |= Number(color !== empty)));
+  const holes = [...hasValue.keys()].filter(at => !hasValue[at]);
+  expect(holes.length).toBeGreaterThan(0.17 * width);
+  expect(holes.length).toBeLessThan(0.22 * width);
+  expect(holes[holes.length - 1]! - holes[0]!).toBe(holes.length - 1);
 });
 
 it.each(WIDTHS)(

@@ -100,7 +100,7 @@ describe('heatmap', () => {
     const caption = text('.jp-MegalensView-caption');
     expect(caption).toContain('Cells that are not finite (hatched): 2.');
     expect(caption).toContain('40 NaN and 2 infinite values');
-    expect(caption).toContain('one in 3');
+    expect(caption).toContain('Of each 3 traced steps');
     expect(caption).toContain('memory: 7.');
     expect(document.querySelector('.jp-MegalensPlot')?.innerHTML).toContain('not finite');
   });

@@ -195,7 +195,7 @@ it('says everything that was left out, and nothing when nothing was', () => {
   expect(omissionWords({ sampledEvery: 1, evictedRows: 0 }, untranslated)).toEqual([]);
   const words = omissionWords({ sampledEvery: 4, evictedRows: 12, decimatedFrom: 5000 }, untranslated);
   expect(words.map(plain)).toEqual([
-    'Of the traced steps one in 4 is shown: the others were not sent.',
+    'Of each 4 traced steps the one that departs most is shown: the others were not sent.',
     'Older rows given up to stay within memory: 12.',
     'Drawn from 5 000 points, keeping every minimum and maximum.'
   ]);

@@ -39,6 +39,8 @@ export const SHARES = [0.01, 0.25, 0.5, 0.75, 0.99] as const;
 
 export interface IDistributionWish {
   readonly data: IHistograms;
+  /** Whether these are one step of each so many, whichever of them departs most. */
+  readonly isSampled: boolean;
   readonly transform: 'linear' | 'log';
   readonly look: IColorLook;
 }
@@ -91,10 +93,14 @@ const binLabel = ({ bins }: IHistograms, bin: number): string => {
   return bin === bins.count ? '0' : formatNumber(bin > bins.count ? low : high, 2);
 };
 
-function columnsOf(steps: readonly IStepCounts[]): { columns: IDrawnStep[]; spacing: number } {
-  const gaps = steps.slice(1).map(({ step }, at) => step - (steps[at]?.step ?? 0));
+function columnsOf(
+  steps: readonly IStepCounts[],
+  isSampled: boolean
+): { columns: IDrawnStep[]; spacing: number } {
+  const gaps = Float64Array.from(steps.slice(1), ({ step }, at) => step - (steps[at]?.step ?? 0)).sort();
   const [first, last] = [steps[0]?.step ?? 0, steps[steps.length - 1]?.step ?? 0];
-  const least = gaps.reduce((a, b) => Math.min(a, b), gaps[0] ?? 1);
+  // Of each stretch any step may be the one that was sent.
+  const least = gaps[isSampled ? gaps.length >> 1 : 0] ?? 1;
   const spacing = Math.max(least, (last - first) / (MOST_COLUMNS - 1));
   const columns: IDrawnStep[] = [];
   for (const each of steps) {
@@ -108,6 +114,10 @@ function columnsOf(steps: readonly IStepCounts[]): { columns: IDrawnStep[]; spac
       }
       columns[columns.length - 1] = { ...before, greatest };
     } else {
+      if (isSampled && before && step - before.step < 2.5 * spacing) {
+        // No steps are missing: the one that was sent lies at the other end of its stretch.
+        columns.push(...(step - before.step > 1.5 * spacing ? [{ ...each, step: step - spacing }] : []));
+      }
       columns.push({ ...each, step });
     }
   }
@@ -116,10 +126,10 @@ function columnsOf(steps: readonly IStepCounts[]): { columns: IDrawnStep[]; spac
 
 /** The share of values in each bin by step. The greatest values are at the top. */
 export function distributionMap(
-  { data, transform, look }: IDistributionWish,
+  { data, isSampled, transform, look }: IDistributionWish,
   t: Translate
 ): IDrawnDistribution {
-  const { columns: steps, spacing } = columnsOf(data.steps);
+  const { columns: steps, spacing } = columnsOf(data.steps, isSampled);
   const [low, high] = occupied(data);
   const rows = high - low + 1;
   const first = steps[0]?.step ?? 0;

@@ -76,7 +76,7 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
       return { state: await this._without(found, layers) };
     }
     const look = { dark: this.env.isDark, range: this._range };
-    const drawn = DRAW[kind]({ data, transform, look }, t);
+    const drawn = DRAW[kind]({ data, isSampled: found.sampledEvery > 1, transform, look }, t);
     this._drawn = drawn;
     this._steps = drawn.steps.map(({ step }) => step);
     const { recipe, extent } = drawn;

@@ -50,13 +50,22 @@ export function watchSize(element: Element, frame: Element | undefined, changed:
   return () => observers.forEach(observer => observer.disconnect());
 }
 
+/** At most so often a page is asked again whether something is in sight, ms. */
+const ASKED = 2000;
+
+export interface ISeen {
+  /** Have the page say once more whether the element is in sight: it may have missed that it came. */
+  ask(): void;
+  end(): void;
+}
+
 /**
  * Call back when an element comes into sight or goes out of it: behind another tab, scrolled away, in a
- * folded cell. Where the page cannot tell, everything counts as seen. Returns what ends it.
+ * folded cell. Where the page cannot tell, everything counts as seen.
  */
-export function watchSeen(element: Element, changed: (isSeen: boolean) => void): () => void {
+export function watchSeen(element: Element, changed: (isSeen: boolean) => void): ISeen {
   if (typeof IntersectionObserver !== 'function') {
-    return () => undefined;
+    return { ask: () => undefined, end: () => undefined };
   }
   // A little before it is reached by scrolling, so that its picture is there by then.
   const observer = new IntersectionObserver(
@@ -64,7 +73,18 @@ export function watchSeen(element: Element, changed: (isSeen: boolean) => void):
     { rootMargin: '100px' }
   );
   observer.observe(element);
-  return () => observer.disconnect();
+  let asked = performance.now();
+  return {
+    ask: () => {
+      if (performance.now() - asked >= ASKED) {
+        asked = performance.now();
+        // Whatever is observed anew is told of once.
+        observer.unobserve(element);
+        observer.observe(element);
+      }
+    },
+    end: () => observer.disconnect()
+  };
 }
 
 /** Make an element with attributes and children; `class` takes the CSS class, text children become text. */

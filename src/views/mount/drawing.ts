@@ -111,6 +111,9 @@ const AWAITED_SHARE = 0.3;
 export class Pace implements IDisposable {
   constructor(private readonly _task: () => Promise<void>) {}
 
+  /** Called where a run waits until it is seen. */
+  onUnseen: () => void = () => undefined;
+
   /** Whether what the task draws can be seen. What was asked for meanwhile is run when it is. */
   set isSeen(isSeen: boolean) {
     this._isSeen = isSeen;
@@ -131,7 +134,11 @@ export class Pace implements IDisposable {
     this._wanted = true;
     // While a run goes on nothing is queued: whatever comes is one more run when it ends. A source that is
     // faster than the drawing so costs no memory, and what is drawn next is always the newest.
-    if (this._running || (!now && !this._isSeen)) {
+    if (this._running) {
+      return;
+    }
+    if (!now && !this._isSeen) {
+      this.onUnseen();
       return;
     }
     // Counted from the beginning of the last run.

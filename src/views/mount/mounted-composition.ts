@@ -261,7 +261,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       mounted.unwatch();
     };
     if (part.isLazy && typeof IntersectionObserver === 'function') {
-      mounted.unwatch = watchSeen(node, isSeen => isSeen && make());
+      mounted.unwatch = watchSeen(node, isSeen => isSeen && make()).end;
     } else {
       make();
     }

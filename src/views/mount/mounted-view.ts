@@ -281,7 +281,9 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       })
     );
     const { stage } = this._shell;
-    this._ends.push(watchSeen(this._shell.root, isSeen => (this._pace.isSeen = isSeen)));
+    const seen = watchSeen(this._shell.root, isSeen => (this._pace.isSeen = isSeen));
+    this._pace.onUnseen = seen.ask;
+    this._ends.push(seen.end);
     this._ends.push(watchSize(stage, this.host.frame, () => this.refresh(false)));
     followHand(
       {

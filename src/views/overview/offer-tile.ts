@@ -1,9 +1,7 @@
-import { formatBytes } from '../../charts';
 import type { FlagInfo, FlagSetting, Hello } from '../../protocol/messages.generated';
 import type { IRunSource } from '../../store/source';
-import { estimateBytes, firstSetting, FRAME_BYTES, isAvailable, positionsOf } from '../shared/forecast';
-import { nothingYet, type IState } from '../shared/states';
-import type { Translate } from '../shared/translate';
+import { estimateBytes, firstSetting, isAvailable, positionsOf } from '../shared/forecast';
+import { nothingYet, sizeWords, type IState } from '../shared/states';
 import type { IViewEnvironment } from '../shared/view-model';
 import { WordsTile, type ISaid } from './words-tile';
 import { canTrace } from './picture-tiles';
@@ -15,7 +13,7 @@ const MOST_OFFERED = 3;
 export interface IOffer {
   readonly flag: FlagInfo;
   readonly setting: FlagSetting;
-  /** Bytes of a step; null where that is not known before a step was traced. */
+  /** Bytes of a micro-batch; null where that is not known before a step was traced. */
   readonly bytes: number | null;
 }
 
@@ -25,13 +23,9 @@ export function offersOf({ flags, compressors, phase }: Hello): IOffer[] {
   const offers = flags.filter(isAvailable).flatMap(flag => {
     const setting = firstSetting(flag, compressors, phase);
     const bytes = setting && estimateBytes(flag, setting, positions);
-    return setting ? [{ flag, setting, bytes: bytes === null ? null : bytes + FRAME_BYTES }] : [];
+    return setting ? [{ flag, setting, bytes }] : [];
   });
   return offers.sort((a, b) => (a.bytes ?? 1e99) - (b.bytes ?? 1e99)).slice(0, MOST_OFFERED);
-}
-
-export function priceWords({ bytes }: IOffer, t: Translate): string {
-  return bytes === null ? t('size known after its first step') : t('≈ %1 a micro-batch', formatBytes(bytes));
 }
 
 /** What stands where the map would be while nothing is traced: what can be had, at which price. */
@@ -60,7 +54,7 @@ export class OfferTile extends WordsTile {
         lines: [
           { text: intro },
           ...offers.map(offer => ({
-            text: `${offer.flag.title}, ${priceWords(offer, t)}`,
+            text: `${offer.flag.title}, ${sizeWords(offer.bytes, source, t)}`,
             action: {
               label: t('Trace'),
               run: async () => {

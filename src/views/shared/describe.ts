@@ -312,7 +312,7 @@ export function omissionWords(omitted: IOmitted, t: Translate): string[] {
   if ((omitted.sampledEvery ?? 1) > 1) {
     lines.push(
       t(
-        'Of the traced steps one in %1 is shown: the others were not sent.',
+        'Of each %1 traced steps the one that departs most is shown: the others were not sent.',
         formatInteger(omitted.sampledEvery ?? 1)
       )
     );

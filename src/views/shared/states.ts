@@ -284,12 +284,30 @@ export function traceAction(
   const name = titleWords(info.title, t);
   const label = phase === 'generate' ? t('Trace %1 while generating', name) : t('Trace %1', name);
   return {
-    label: bytes === null ? label : t('%1, ≈ %2 a micro-batch', label, formatBytes(bytes + FRAME_BYTES)),
+    label: bytes === null ? label : `${label}, ${sizeWords(bytes, source, t)}`,
     run: async () => {
       await source.configure({ flags: { [info.name]: setting } });
       actions.retry();
     }
   };
+}
+
+/**
+ * What tracing something would send: of a step where the run has counted its micro-batches.
+ *
+ * @param bytes - Of a micro-batch; null where that is not known.
+ */
+export function sizeWords(
+  bytes: number | null,
+  { status }: Pick<IRunSource, 'status'>,
+  t: Translate
+): string {
+  if (bytes === null) {
+    return t('size known after its first step');
+  }
+  const microBatches = status?.micro_batches;
+  const size = formatBytes((microBatches ?? 1) * (bytes + FRAME_BYTES));
+  return microBatches === undefined ? t('≈ %1 a micro-batch', size) : t('≈ %1 a step', size);
 }
 
 /** Say which flags there are where one is named that is none. */

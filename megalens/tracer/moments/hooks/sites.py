@@ -15,6 +15,7 @@ from ...graph_probes import ALL_ITEMS, end_of, passes_of
 from ...own_hooks import hook_after, hook_before
 from ...passes import at_each_backward
 from .. import measure, measure_natively
+from ..graph_totals import TotalSlots
 from ..part import COLUMNS, TYPES, NameList
 from ..points import FeaturePoint, ResidualPoint, SitePoint
 from .values import counted_here, first_tensor, half_precision, local_values, measurable
@@ -102,6 +103,11 @@ class Sites:
         self._last: tuple[weakref.ref[Tensor], int, Tensor] | None = None
         self._rows: list[Tensor] = []
         self._used = 0
+        self._measured_there: list[tuple[TotalSlots, list[tuple[str, int]]]] = []
+        """What compiled code measures by itself in this step, with the statistic and name of each row."""
+        self._there: dict[
+            int, tuple[Sequence[MomentProbe], list[tuple[TotalSlots, list[tuple[str, int]]]]]
+        ] = {}
         self._waiting: list[tuple[str, int, Tensor]] | None = None
         """What a pass in evaluation mode has given so far, while the model is in it."""
         self.paused = False
@@ -122,9 +128,12 @@ class Sites:
         self._used = 0
         self._handles = [hook_before(root, self._root_called, prepend=True) for root in self._roots]
         self._probes = probes
+        self._begin_there(probes)
         for probe in probes:
             probe.unseen = 0
-            probe.counts = probe.reached = False
+            probe.counts = False
+            # Nothing tells of a pass that is replayed.
+            probe.reached = self._measures_itself(probe)
             # Before the hooks of parallel styles on the way in, and after them on the way out: the tensors as
             # the model has them.
             self._handles.append(
@@ -138,6 +147,42 @@ class Sites:
                 called, left = partial(self._root_called, root, ()), partial(self._root_left, root, ())
                 self._handles.append(passes.watch(called, left))
         self._handles += [hook_after(root, self._root_left) for root in self._roots]
+
+    def take(self) -> None:
+        """Hand over what compiled code has measured by itself in this step."""
+        measured, self._measured_there = self._measured_there, []
+        for there, of in measured:
+            rows = there.take()
+            # On a GPU only the host that reads it knows what was not computed.
+            counted = rows[:, 0].gt(0).tolist() if rows.is_cpu else [True] * len(of)
+            self.fired = True
+            for (stat, at), row, has in zip(of, rows[:, None], counted, strict=True):
+                if has:
+                    self._keep(stat, at, row)
+
+    def _begin_there(self, probes: Sequence[MomentProbe]) -> None:
+        """Enable what compiled code measures by itself."""
+        found = self._there.get(id(probes))
+        known = [] if found is None or found[0] is not probes else found[1]
+        if found is None or found[0] is not probes:
+            slots: dict[torch.device, list[tuple[int, str, int]]] = {}
+            for probe in probes:
+                for side, end in (("input", probe.input), ("output", probe.output)):
+                    graph = None if end is None or not end.counted else end_of(probe.module, side)
+                    if end is None or graph is None or graph.slots is None:
+                        continue
+                    device, value, gradient = graph.slots
+                    for stat, slot in ((end.forward, value), (end.backward, gradient)):
+                        if stat is not None:
+                            slots.setdefault(device, []).append((slot, stat, end.at))
+            known = [
+                (TotalSlots(device, [slot for slot, _, _ in of]), [(stat, at) for _, stat, at in of])
+                for device, of in slots.items()
+            ]
+            self._there[id(probes)] = probes, known
+        self._measured_there = known
+        for there, _ in known:
+            there.begin()
 
     def unreached(self) -> list[tuple[int, nn.Module]]:
         """Return the index of a name at each module that was not called in this step, and the module."""
@@ -177,6 +222,12 @@ class Sites:
                     self._keep(*row)
 
         at_each_backward(output, proved)
+
+    @staticmethod
+    def _measures_itself(probe: MomentProbe) -> bool:
+        sides = (("input", probe.input), ("output", probe.output))
+        graphs = [end_of(probe.module, side) for side, end in sides if end is not None]
+        return any(graph is not None and graph.slots is not None for graph in graphs)
 
     def _counts(self, probe: MomentProbe) -> bool:
         if self.paused:

@@ -27,16 +27,20 @@ it('warns in red before a flood, says for how long the recording lasts, and asks
   panel.dispose();
 });
 
-it('says what a micro-batch sends until a step that sends something tells how many it has', async () => {
+it('says what a micro-batch sends until the run, or what a step sends, tells how many it has', async () => {
   const { model, panel, find, source } = await shown();
   const size = (): string | undefined => find('.jp-MegalensApply-size')?.textContent ?? undefined;
   model.open!.trace.toggle('MLP1_mat_mul', true);
   await until(() => size()?.endsWith('/micro-batch') ?? false);
-  await model.open!.trace.submit();
-  const step = source.status!.step + 1000;
-  source.status = { ...source.status!, step, bytes_per_step: 8e6 };
+  const one = model.open!.trace.estimate.bytes;
+  source.status = { ...source.status!, micro_batches: 4 };
   source.changed.emit({ kind: 'status' });
   await until(() => size()?.endsWith('/step') ?? false);
-  expect(size()).toMatch(/^≈ 8\sMB\/step$/);
+  expect(size()).toBe(`≈ ${formatBytes(4 * one)}/step`);
+  await model.open!.trace.submit();
+  const step = source.status.step + 1000;
+  source.status = { ...source.status!, step, bytes_per_step: 8e6 };
+  source.changed.emit({ kind: 'status' });
+  await until(() => /^≈ 8\sMB\/step$/.test(size() ?? ''));
   panel.dispose();
 });
