@@ -7,6 +7,8 @@ import type { ITimelineAnswer, ITimelineLane, IPiece } from '../client/timeline-
 
 /** Pixels of a lane, and of all of them. */
 export const LANE = { least: 10, usual: 22, most: 900 };
+/** How much taller lanes are where some show sizes. */
+const TALLER = 1.6;
 /** Pixels of a piece's height that are left free, as a part of the lane. */
 export const HALF = 0.42;
 /** Pixels that the name of a lane takes, and a letter of what is written on one. */
@@ -45,6 +47,12 @@ export function pathRows({ lanes, path }: ITimelineAnswer): Row[] {
 
 export const laneHeight = (lanes: number): number =>
   Math.max(LANE.least, Math.min(LANE.usual, LANE.most / Math.max(1, lanes)));
+
+/** Pixels of all lanes. */
+export const lanesHeight = (answer: ITimelineAnswer): number => {
+  const count = laneCount(answer);
+  return Math.min(LANE.most, count * laneHeight(count) * (answer.memory ? TALLER : 1));
+};
 
 /** What is written on a lane: names of long spans that are no passes, and where nothing was recorded. */
 export function labelRows(

@@ -22,9 +22,8 @@ import {
   clockRow,
   HALF,
   labelRows,
-  LANE,
   laneCount,
-  laneHeight,
+  lanesHeight,
   MOST_SENTENCES,
   summaryOf,
   titleOf,
@@ -151,7 +150,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
           found: foundRows(answer, spans, this.options.find),
           key: key.map(({ color }, index) => ({ place: index, color }))
         },
-        height: Math.min(LANE.most, count * laneHeight(count))
+        height: lanesHeight(answer)
       };
     };
     const { isDark } = this.env;
