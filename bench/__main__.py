@@ -24,6 +24,7 @@ NAMES = (
     "monitor_cost",
     "generation",
     "compiled",
+    "gpu",
     "token_latency",
     "timeline",
     "timeline_overlapped",

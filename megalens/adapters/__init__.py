@@ -1,4 +1,4 @@
-"""Where the trace points of known models are, and the callback for Hugging Face trainers."""
+"""Where the trace points of known models are, and what trainers of others take."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,12 +6,14 @@ from .adapter import Adapter
 from .find import ADAPTERS, find_adapter, find_moments, find_points
 from .layer_roles import Mixture
 from .megatron_core import MegatronAdapter
+from .megatron_metric import moments_metric
 from .structure import GPT_TABLE, StructureAdapter
 from .table import sites_of
 from .torch_coordinates import mesh_place, torch_coordinates
 
 if TYPE_CHECKING:
     from ..api.callback import MegalensCallback
+    from ..api.megatron_observer import MegatronObserver
 
 __all__ = [
     "ADAPTERS",
@@ -19,22 +21,28 @@ __all__ = [
     "Adapter",
     "MegalensCallback",
     "MegatronAdapter",
+    "MegatronObserver",
     "Mixture",
     "StructureAdapter",
     "find_adapter",
     "find_moments",
     "find_points",
     "mesh_place",
+    "moments_metric",
     "sites_of",
     "torch_coordinates",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    # They begin a trace, which composes this room with the tracer; so they are in `api`, and only reached
+    # from here.
     if name == "MegalensCallback":
-        # It begins a trace, which composes this room with the tracer; so it is in `api`, and only reached
-        # from here.
         from ..api.callback import MegalensCallback
 
         return MegalensCallback
+    if name == "MegatronObserver":
+        from ..api.megatron_observer import MegatronObserver
+
+        return MegatronObserver
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

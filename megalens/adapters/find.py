@@ -112,7 +112,7 @@ def find_moments(
         if found is not None:
             if every_module and each is not plain:
                 raise TracerError("sites='all' is for models of plain PyTorch.")
-            made = {point.stat for point in found.features}
+            made = {point.stat for point in found.features} | found.elsewhere
             nowhere = {stat: reason for stat, reason in _NOWHERE.items() if stat not in made}
             return replace(found, unavailable={**nowhere, **found.unavailable})
     raise TracerError(

@@ -14,6 +14,7 @@ from ..protocol import EMBEDDING
 from ..protocol.messages_generated import Model
 from ..tracer import FlagPoints, ModelPoints, RankCoordinates, Shards, Source, TracerError
 from .feature_parts import HALVES, Shares
+from .megatron_observation import Observations, router_probabilities
 from .sizes import described, unwrapped
 from .table import find, sites_of
 
@@ -48,6 +49,7 @@ class MegatronAdapter:
             )
         config: Any = chunks[0].config
         coords = _coordinates(config, len(chunks))
+        observations = Observations.of(chunks, coords.tp)
         decoders: list[Any] = [chunk.decoder for chunk in chunks]
         layers = {int(layer.layer_number) - 1: layer for decoder in decoders for layer in decoder.layers}
         makers: dict[str, Callable[[nn.Module], Source | str]] = {
@@ -57,10 +59,14 @@ class MegatronAdapter:
             "MLP1_mat_mul": lambda layer: _mlp1(layer, config),
             "MLP2_mat_mul": lambda layer: _output(layer, _mlp2_path(layer), config, coords),
             "AttentionOutput_mat_mul": lambda layer: _output(layer, "self_attention", config, coords),
-            "HiddenStates": lambda layer: _hidden(layer, config, coords),
+            "HiddenStates": lambda layer: _hidden(layer, config, coords, observations),
         }
         flags = {flag: _points(layers, make) for flag, make in makers.items()}
         flags["InputTokens"] = _tokens(chunks)
+        if observations is not None and config.num_moe_experts:
+            flags["RouterProbabilities"] = router_probabilities(
+                layers, int(config.num_moe_experts), _cut(config, coords), observations
+            )
         sites = sites_of(
             weight={number: _linears(layer) for number, layer in layers.items()},
             # The experts' outputs are put together by the layer that holds them.
@@ -243,9 +249,20 @@ def _output(layer: nn.Module, path: str, config: Any, coords: RankCoordinates) -
     return _hidden(module, config, coords)
 
 
-def _hidden(module: nn.Module, config: Any, coords: RankCoordinates) -> Source:
-    shards: Shards = "sequence" if config.sequence_parallel and coords.tp_size > 1 else "none"
-    return Source(module, features=(int(config.hidden_size),), sequence_first=True, shards=shards)
+def _hidden(
+    module: nn.Module, config: Any, coords: RankCoordinates, observations: Observations | None = None
+) -> Source:
+    return Source(
+        module,
+        features=(int(config.hidden_size),),
+        sequence_first=True,
+        shards=_cut(config, coords),
+        observed=None if observations is None else observations.after(module),
+    )
+
+
+def _cut(config: Any, coords: RankCoordinates) -> Shards:
+    return "sequence" if config.sequence_parallel and coords.tp_size > 1 else "none"
 
 
 def _tokens(chunks: Sequence[nn.Module]) -> FlagPoints:

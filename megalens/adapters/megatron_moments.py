@@ -14,6 +14,7 @@ from ..tracer import TracerError
 from ..tracer.moments.points import MomentPoints, ParamPoint, ResidualPoint, SitePoint
 from .before_reduction import before_reduction
 from .megatron_gradients import OptimizerParam, leaf_optimizers, optimizer_params, ready_moment
+from .megatron_observation import Observations, observed_features
 from .megatron_ranks import MegatronModule, MegatronRanks, megatron_modules
 from .sizes import unwrapped
 
@@ -73,10 +74,12 @@ def site_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> Iter
             )
 
 
-def residual_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> Iterator[ResidualPoint]:
+def residual_points(
+    modules: Iterable[MegatronModule], ranks: MegatronRanks, told: Observations | None = None
+) -> Iterator[ResidualPoint]:
     """Give the outputs of this stage's layers, and the input of the model's first one.
 
-    Those of multi-token prediction are left out.
+    Those of multi-token prediction are left out. ``told`` is what Megatron-Core tells of them.
     """
     for at in modules:
         stack, _, number = at.name.rpartition(".")
@@ -87,8 +90,12 @@ def residual_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> 
             continue
         if layer_number == 1:
             block = stack.rpartition(".")[0]
-            yield ResidualPoint(f"{block}/input0" if block else "input0", at.module, "input")
-        yield ResidualPoint(f"{at.name}/output0", at.module, "output")
+            observed = None if told is None else told.before(at.module)
+            yield ResidualPoint(
+                f"{block}/input0" if block else "input0", at.module, "input", observed=observed
+            )
+        observed = None if told is None else told.after(at.module)
+        yield ResidualPoint(f"{at.name}/output0", at.module, "output", observed=observed)
 
 
 def _ends(at: MegatronModule) -> _Ends | None:
@@ -218,10 +225,16 @@ class MegatronMoments:
         modules = [at for chunk in chunks for at in megatron_modules(chunk)]
         params = list(_param_points(modules, optimizer, ranks))
         _one_tensor_a_name([point.name for point in params if point.counted], ranks)
+        config: Any = getattr(chunks[0], "config", None)
+        told = Observations.of(chunks, ranks.tp)
+        predictors = int(getattr(config, "mtp_num_layers", None) or 0)
+        mixed = told is not None and getattr(config, "num_moe_experts", None)
         return MomentPoints(
             params=params,
             sites=list(site_points(modules, ranks)),
-            residuals=list(residual_points(modules, ranks)),
+            residuals=list(residual_points(modules, ranks, told)),
+            features=[] if told is None else list(observed_features(modules, told, predictors)),
+            elsewhere=frozenset(("router_entropy",) if mixed else ()),
             stage=ranks.stage if ranks.stages > 1 else -1,
             unavailable=refusals(given, chunks, optimizer),
             gradients_ready=ready_moment(optimizer),

@@ -25,7 +25,7 @@ from ..tracer.settings import TraceSettings
 from ..tracer.tensors.plan import TracingPlan
 from ..tracer.tracer import Tracer
 from .keywords import takes_keywords
-from .trace import model_points, trace
+from .trace import compiled_of, model_points, trace
 
 __all__ = ["log_statistics"]
 
@@ -292,6 +292,7 @@ def _tracer(model: Any, points: ModelPoints, settings: StatisticsSettings, measu
         name=options.get("name"),
         first_step=options.get("first_step") or 1,
         hubless=measuring,
+        compiled=compiled_of(points, options.get("compiled")),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -75,7 +75,7 @@ def trace(model: nn.Module | Sequence[nn.Module], settings: TraceSettings) -> Tr
     process, address = _hub(settings) if points.place.rank == 0 else (None, None)
     rendezvous = Rendezvous.of_job() if settings.hub is not None else None
     traced = address is not None or rendezvous is not None
-    compiled = is_compiled(points.roots) if settings.compiled is None else settings.compiled
+    compiled = compiled_of(points, settings.compiled)
     if compiled == "captured" and traced and "perturb" in settings.allow:
         raise TracerError(
             "Nothing can be perturbed in code that CUDA graphs replay: leave 'perturb' out of allow=…, or "
@@ -105,6 +105,11 @@ def trace(model: nn.Module | Sequence[nn.Module], settings: TraceSettings) -> Tr
         tracer.close()
         raise
     return tracer
+
+
+def compiled_of(points: ModelPoints, asked: bool | Literal["captured"] | None) -> bool | Literal["captured"]:
+    """Return whether code gets probes: where nothing was said, whether something is to be compiled."""
+    return is_compiled(points.roots) if asked is None else asked
 
 
 def _instruments(model: Any, settings: TraceSettings, place: RankCoordinates) -> list[Instrument]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import pyarrow as pa
 
 from ..protocol import shown_text
 from .errors import ClientError
@@ -28,10 +27,11 @@ from .foreign_files import (
 )
 from .moments import find_trees
 from .run_folder import RunFolder
+from .tensor_metrics import norm_tables
 
 __all__ = ["EVENT_FILES"]
 
-_VERSION = "tensorboard 1"
+_VERSION = "tensorboard 2"
 _ENDING = re.compile(r"tfevents")
 _RANK = re.compile(r"rank[-_]?(\d{1,6})", re.IGNORECASE)
 _MOST_FOLDERS, _MOST_NAMED = 1_000, 5
@@ -169,7 +169,12 @@ def read_numbers(folders: dict[str, list[Path]], progress: Progress | None = Non
         raise ClientError("The TensorBoard files hold no numbers over steps.", code="unreadable")
     problems += [f"{count} {what} are left out." for what, count in sorted(numbers.left_out.items())]
     origin = {"kind": "trace", "name": "TensorBoard", "steps": "counted"}
-    return ForeignRows(origin, {"scalars": _tables(numbers)}, problems)
+    step, time, rank, name, value = _ordered(numbers)
+    names = list(numbers.names)
+    streams = {"scalars": scalar_tables([step, time, rank, name, value], names)}
+    if norms := list(norm_tables(names, step, rank, name, value)):
+        streams["moments"] = iter(norms)
+    return ForeignRows(origin, streams, problems)
 
 
 def _length(head: bytes) -> int | None:
@@ -235,8 +240,8 @@ def _of_tensor(value: Any) -> float | None:
     return float(values[0]) if len(values) == 1 else None
 
 
-def _tables(numbers: _Numbers) -> Iterator[pa.Table]:
-    """Return the rows by step; of a step that was written again, after a restart, the newest."""
+def _ordered(numbers: _Numbers) -> list[Any]:
+    """Return the columns by step; of a step that was written again, after a restart, the newest."""
     step, time, rank, name, value = (np.frombuffer(each, each.typecode) for each in numbers.columns)
     order = np.lexsort((time, name, rank, step))
     last = np.ones(len(order), bool)
@@ -244,4 +249,4 @@ def _tables(numbers: _Numbers) -> Iterator[pa.Table]:
         keys = [each[order] for each in (step, rank, name)]
         last[:-1] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
     order = order[last]
-    return scalar_tables([each[order] for each in (step, time, rank, name, value)], list(numbers.names))
+    return [each[order] for each in (step, time, rank, name, value)]

@@ -4,6 +4,7 @@ from .coordinates import RankCoordinates
 from .errors import TracerError
 from .instrument import Host, Instrument
 from .moments.logger import StatisticsLogger
+from .own_hooks import Observed
 from .points import FLAGS, FlagKind, FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
 from .steps import StepHandle
 from .tensors.reductions import parse_reduction
@@ -20,6 +21,7 @@ __all__ = [
     "IAdapter",
     "Instrument",
     "ModelPoints",
+    "Observed",
     "Place",
     "RankCoordinates",
     "Shards",

@@ -10,6 +10,9 @@ from typing import Any
 
 from torch import nn
 
+Observed = Callable[[Callable[[Any], None]], Any]
+"""Calls what it is given with a tensor of each forward pass, until ``remove()`` of what it returns."""
+
 _HOOKS = {
     "_forward_hooks": ("_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
     "_forward_pre_hooks": ("_forward_pre_hooks_with_kwargs",),
@@ -109,12 +112,17 @@ def hook_before(
     return module.register_forward_pre_hook(OwnHook(call), prepend=prepend, with_kwargs=with_kwargs)
 
 
-def hook_after(module: nn.Module, call: Callable[..., Any], *, prepend: bool = False) -> Any:
-    """Do as ``register_forward_hook``, and return its handle."""
+def hook_after(
+    module: nn.Module, call: Callable[..., Any], *, prepend: bool = False, always_call: bool = False
+) -> Any:
+    """Do as ``register_forward_hook``, and return its handle.
+
+    ``always_call`` does not hold for a module that may be compiled.
+    """
     stable = hooks_of.get(module)
     if stable is not None:
         return Added(stable.after, call, prepend)
-    return module.register_forward_hook(OwnHook(call), prepend=prepend)
+    return module.register_forward_hook(OwnHook(call), prepend=prepend, always_call=always_call)
 
 
 @functools.cache

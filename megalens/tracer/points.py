@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..protocol.messages_generated import Model
 from .coordinates import RankCoordinates
+from .own_hooks import Observed
 
 Shards = Literal["none", "features", "uneven", "sequence", "heads"]
 
@@ -110,6 +111,9 @@ class Source:
         or a function of this rank's tensor ``[B, S, *]`` (before ``split``) where only the tensor itself
         tells. ``features`` and ``uneven`` hold of each part by itself, after ``split``; ``uneven`` are
         features of which ranks hold pieces of other sizes, or nothing.
+    observed : Observed, optional
+        Where the framework itself tells of the tensor: listened to instead of a hook while no gradient is
+        asked for.
     """
 
     module: nn.Module
@@ -125,6 +129,7 @@ class Source:
     computed: Callable[[Any], Tensor | None] | None = None
     sparse: bool = False
     shards: Shards | Callable[[Tensor], Shards] = "none"
+    observed: Observed | None = None
 
     def views(self, data: Tensor) -> Sequence[Tensor]:
         """Return the parts of a tensor as ``split`` gives them: one that lies in groups has an axis more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -168,8 +169,13 @@ class MegatronJob:
         )
         return get_megatron_optimizer(config, self.chunks)
 
-    def train(self, step: int) -> float | None:
-        """One optimizer step; the mean loss of this replica's micro-batches, where this stage knows it."""
+    def train(self, step: int, observer: Any = None) -> float | None:
+        """One optimizer step; the mean loss of this replica's micro-batches, where this stage knows it.
+
+        ``observer`` is called as Megatron-LM's training loop calls a ``tensor_metric_observer``.
+        """
+        here = {"model": self.chunks, "iteration": step - 1, "pg_collection": None}
+        observed = nullcontext() if observer is None else observer.observe_forward_backward(**here)
         own_sequences = not self.shape.cut_sequence
         replica, replicas = (
             parallel_state.get_data_parallel_rank(with_context_parallel=own_sequences),
@@ -179,15 +185,18 @@ class MegatronJob:
         numbers = range(replica * share, (replica + 1) * share)
         for chunk in self.chunks:
             chunk.zero_grad_buffer()
-        losses = get_forward_backward_func()(
-            forward_step_func=partial(_forward_step, shape=self.shape),
-            data_iterator=[iter([micro_batch(step, number) for number in numbers]) for _ in self.chunks],
-            model=self.chunks,
-            num_microbatches=share,
-            seq_length=SEQUENCE,
-            micro_batch_size=SAMPLES,
-            forward_only=False,
-        )
+        with observed:
+            losses = get_forward_backward_func()(
+                forward_step_func=partial(_forward_step, shape=self.shape),
+                data_iterator=[iter([micro_batch(step, number) for number in numbers]) for _ in self.chunks],
+                model=self.chunks,
+                num_microbatches=share,
+                seq_length=SEQUENCE,
+                micro_batch_size=SAMPLES,
+                forward_only=False,
+            )
+        if observer is not None:
+            observer(optimizer=self.optimizer, **here)
         if self.optimizer is not None:
             self.updated, self.norm, _ = self.optimizer.step()
             self.optimizer.zero_grad()

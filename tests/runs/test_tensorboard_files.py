@@ -129,3 +129,49 @@ def test_no_changed_byte_makes_another_number(tmp_path, change):
         found = set(zip(rows["step"].to_pylist(), np.float32(rows["value"]), strict=True))
         assert found <= right
         assert len(found) == 4 or read.problems
+
+
+def test_norms_of_layers_that_megatron_writes_are_norms_of_layers_here(tmp_path):
+    tags = {
+        "layer-wgrad-l2/decoder.layers.{}": ("grad", "decoder.layers.{}"),
+        "layer-param-l2/decoder.layers.{}": ("param_origin", "decoder.layers.{}"),
+        "layer-residual-accumulator-l2/decoder.layers.{}": ("residual", "decoder.layers.{}/input0"),
+        "layer-residual-contribution-l2/model_chunk1.decoder.layers.{}": (
+            "residual",
+            "model_chunk1.decoder.layers.{}/residual_contribution",
+        ),
+        "layer-router-logits-l2/decoder.layers.{}": (
+            "activation",
+            "decoder.layers.{}.mlp.router/router_logits",
+        ),
+    }
+    others = ("layer-wgrad-l2/global", "global-param-l2/global", "layer-router-logits-max/decoder.layers.3")
+    norms = {}
+    with SummaryWriter(str(tmp_path / "tb")) as writer:
+        for step in (10, 20):
+            for at, tag in enumerate(tags):
+                for layer in range(12):
+                    norms[step, at, layer] = float(np.float32((at + 1) * step + layer / 3))
+                    writer.add_scalar(f"tensor-metrics/{tag.format(layer)}", norms[step, at, layer], step)
+            for tag in others:
+                writer.add_scalar(f"tensor-metrics/{tag}", 1.5, step)
+        writer.add_scalar("tensor-metrics/layer-wgrad-l2/decoder.layers.0", float("inf"), 30)
+    with megalens.open(tmp_path / "tb") as run:
+        rows = run.table("moments").to_pandas()
+        layers = run.moments("grad", by="layer").query("step == 20")
+        total = run.moments("grad", by="stack").query("step == 20")
+        scalars = set(run.table("scalars").to_pandas().name)
+        worst = run.moments("grad", by="layer").query("step == 30")
+    assert len(rows) == 2 * len(tags) * 12 + 1
+    for at, (stat, name) in enumerate(tags.values()):
+        for layer in range(12):
+            row = rows[(rows.step == 10) & (rows.stat == stat) & (rows.name == name.format(layer))]
+            assert [*np.sqrt(row.m2)] == pytest.approx([norms[10, at, layer]], rel=1e-15)
+    assert [*layers.layer] == [*range(12)]
+    assert [*layers.l2] == pytest.approx([norms[20, 0, layer] for layer in range(12)], rel=1e-15)
+    expected = np.sqrt(sum(norms[20, 0, layer] ** 2 for layer in range(12)))
+    assert [*total.l2] == pytest.approx([expected], rel=1e-15)
+    # An infinite norm is said to be one.
+    assert [*worst.inf_count] == [1]
+    assert {f"tensor-metrics/{tag}" for tag in others} <= scalars
+    assert len(scalars) == 12 * len(tags) + len(others)

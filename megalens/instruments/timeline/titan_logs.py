@@ -36,7 +36,7 @@ from .spans import PAUSES
 
 __all__ = ["TITAN_LOGS"]
 
-_VERSION = "titan 1"
+_VERSION = "titan 2"
 _ENDING = re.compile(r"\.jsonl$")
 _FOLDER = "structured_logs"
 _LONGEST_LINE = 1 << 16
@@ -44,7 +44,12 @@ _MOST_OPEN, _MOST_TASKS = 1_000, 10_000
 _MOST_SCALARS, _MOST_NAMES = 4_000_000, 10_000
 _MOST_RANK, _MOST_STEP = 1 << 20, 1 << 60
 _MOST_NAMED = 5
-_KINDS = {"step": "step", "fetching_batch": "data", "checkpoint_save": "checkpoint"}
+_KINDS = {
+    "step": "step",
+    "fetching_batch": "data",
+    "checkpoint_save": "checkpoint",
+    "checkpoint_load": "checkpoint",
+}
 _NAMES = {"eval": PAUSES["eval"]}
 _NOT_FINITE = re.compile(rb'"value":\s*(NaN|-?Infinity)\b')
 
@@ -64,6 +69,7 @@ class _Record(msgspec.Struct, gc=False):
     value: float | None = None
     task_name: str | None = None
     host_name: str = ""
+    message: str = ""
 
 
 _decode = msgspec.json.Decoder(_Record).decode
@@ -83,6 +89,8 @@ class _Process:
     scalars: list[array[Any]] = field(default_factory=lambda: [array(kind) for kind in "qdqd"])
     """Step, time in s, number of the name, value."""
     left_out: Counter[str] = field(default_factory=Counter)
+    errors: list[str] = field(default_factory=list)
+    """Sentences about spans that ended with one."""
 
 
 def holds_titan_logs(path: Path, within: Path | None = None) -> bool:
@@ -160,6 +168,10 @@ def read_logs(path: Path, files: Sequence[Path], progress: Progress | None = Non
         spans.extend(process.spans)
         left_out += process.left_out
     problems += [f"{count} {what} are left out." for what, count in sorted(left_out.items())]
+    errors = [error for each in processes for error in each.errors]
+    problems += errors[:_MOST_NAMED]
+    if len(errors) > _MOST_NAMED:
+        problems.append(f"{len(errors) - _MOST_NAMED} more spans ended with an error.")
     spans.keep(near(spans["start"], spans["end"]))
     if not len(spans) and not any(len(each.scalars[0]) for each in processes):
         raise ClientError(f"{shown_text(path.name, 200)} holds no step of a training.", code="unreadable")
@@ -197,13 +209,26 @@ def _take(process: _Process, found: _Record, opened: dict[str | None, list[_Reco
         if len(several) < _MOST_OPEN:
             several.append(found)
         return
+    if edge == "error" and len(process.errors) < _MOST_OPEN:
+        where = "before the first step" if found.step is None else f"in step {found.step}"
+        process.errors.append(
+            f"{shown_text(name, 100)} of rank {process.rank} ended with an error {where}: "
+            # The message begins with step and name.
+            f"{shown_text(found.message.partition(f'{name}_error: ')[2] or found.message, 200)}"
+        )
     if edge != "end":
         return
     at = next(
         (at for at in reversed(range(len(several))) if several[at].log_type_name == f"{name}_start"), -1
     )
     if at < 0:
-        process.left_out["ends without a begin"] += 1
+        if found.value is None or found.step is None:
+            process.left_out["ends without a begin"] += 1
+        else:
+            # Its duration tells when it began.
+            long = found.value * 1e3
+            start = found.time_us * 1000 - round(long * 1000) if 0 <= long < FAR_US else 0
+            _add_span(process, name, found.step, start, long)
         return
     begin = several[at]
     # What was opened behind it never ended.
@@ -216,16 +241,20 @@ def _take(process: _Process, found: _Record, opened: dict[str | None, list[_Reco
         return
     # The duration is measured more finely than the times of its ends.
     long = found.value * 1e3 if found.value is not None else found.time_us - begin.time_us
+    _add_span(process, name, begin.step, begin.time_us * 1000, long)
+
+
+def _add_span(process: _Process, name: str, step: int, start: int, long: float) -> None:
     if not 0 <= long < FAR_US:
         process.left_out["spans with impossible times"] += 1
         return
     if process.first_step is None:
-        process.first_step = begin.step
-    start, kind = begin.time_us * 1000, _KINDS.get(name, "user")
+        process.first_step = step
+    kind = _KINDS.get(name, "user")
     shown = "" if kind == name or kind != "user" else _NAMES.get(name, name)
     process.spans.add(
         kind, process.rank, start, start + round(long * 1000),
-        name=shown, step=begin.step, blocked=0, clock=process.clock,
+        name=shown, step=step, blocked=0, clock=process.clock,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..graph_probes import ALL_ITEMS
+from ..own_hooks import Observed
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,15 @@ class SitePoint:
 class ResidualPoint:
     """The residual stream at one ``end`` (``input`` or ``output``) of a layer.
 
-    Its canonical name is such as ``decoder/input0`` or ``decoder.layers.3/output0``.
+    Its canonical name is such as ``decoder/input0`` or ``decoder.layers.3/output0``. ``observed`` is where
+    the framework itself tells of it, which is listened to instead of a hook while no gradient is asked for.
     """
 
     name: str
     module: nn.Module
     end: str
     counted: bool = True
+    observed: Observed | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,8 @@ class FeaturePoint:
     """Numbers made of what a module gives, or of a parameter.
 
     ``source`` is the module, or what gives the parameter. ``of`` makes the tensor that is measured of the
-    module's output or of the parameter, without a graph; None where there is nothing this time.
+    module's output or of the parameter, without a graph; None where there is nothing this time. With
+    ``observed`` it is made of what the framework tells of the module instead.
     """
 
     stat: str
@@ -95,6 +99,7 @@ class FeaturePoint:
     source: nn.Module | Callable[[], Tensor | None]
     of: Callable[[Any], Tensor | None]
     counted: bool = True
+    observed: Observed | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,8 @@ class MomentPoints:
         Pipeline stage of this process; -1 where there are none.
     unavailable : mapping
         By statistic (``param``, …): why this model cannot have it. Asking for it is refused with these words.
+    elsewhere : frozenset of str
+        Statistics of which other pipeline stages may have points where this one has none.
     left_out : str or None
         What of the model cannot be measured while the rest is, as a sentence for the user.
     gradients_ready : callable or None
@@ -145,6 +152,7 @@ class MomentPoints:
     features: Sequence[FeaturePoint] = field(default_factory=tuple)
     stage: int = -1
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
     left_out: str | None = None
     gradients_ready: Callable[[Callable[[], None]], Callable[[], None]] | None = None
     loss_scale: Callable[[], float | Tensor] | None = None
@@ -168,5 +176,5 @@ class MomentPoints:
                     yield site.module, side, 0
         yield from ((point.module, point.end, 0) for point in self.residuals)
         for feature in self.features:
-            if isinstance(feature.source, nn.Module):
+            if isinstance(feature.source, nn.Module) and feature.observed is None:
                 yield feature.source, "output", ALL_ITEMS

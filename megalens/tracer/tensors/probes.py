@@ -160,7 +160,8 @@ def _hook_rows(probe: TensorProbe, module: nn.Module) -> Iterator[Any]:
 def _hooks(probe: TensorProbe, sink: IProbeSink) -> Iterator[Any]:
     """Register one hook, and watch the probe in the graph where the module is compiled.
 
-    While torch.compile traces through the hook, the hook does nothing and leaves nothing in the graph.
+    While torch.compile traces through the hook, the hook does nothing and leaves nothing in the graph. A
+    framework that tells of the tensor tells nothing in compiled code, and of no gradient.
     """
     flag, source = probe.flag, probe.source
     item, keyword = source.item, source.keyword
@@ -199,6 +200,10 @@ def _hooks(probe: TensorProbe, sink: IProbeSink) -> Iterator[Any]:
         if flag.active:
             sink.gradient(probe, tensor)
 
+    hooked = flag.backward or (probe.graph is not None and FLAGS[flag.name].gradient)
+    if source.observed is not None and not hooked:
+        yield source.observed(lambda tensor: see(tensor) if flag.active and not _is_compiling() else None)
+        return
     if probe.graph is not None:
         yield probe.graph.watch(
             lambda tensor: see(tensor) if flag.active else None, gradient if flag.backward else None

@@ -126,7 +126,7 @@ def test_spans_of_tasks_that_overlap_are_paired_by_their_task(tmp_path):
 
 def test_a_cut_line_an_end_without_a_begin_and_a_begin_without_an_end_cost_themselves(tmp_path):
     log = training(0, range(1, 5))
-    log.line("optim_end", value=1.0)
+    log.line("optim_end")
     log.line("eval_start")
     path = log.write(tmp_path / "out")
     with path.open("a") as file:
@@ -135,6 +135,40 @@ def test_a_cut_line_an_end_without_a_begin_and_a_begin_without_an_end_cost_thems
         assert len(run.table("spans").to_pandas().query("kind == 'step'")) == 4
         for what in ("1 ends without a begin", "1 spans that did not end", "1 lines that cannot be read"):
             assert f"{what} are left out." in run.warnings
+
+
+def test_an_end_without_a_begin_tells_when_it_began(tmp_path):
+    log = training(0, range(1, 5))
+    log.at += 7_000
+    end = log.at
+    log.line("gc_collect_end", value=2.5)
+    log.write(tmp_path / "out")
+    with megalens.open(tmp_path / "out") as run:
+        found = run.table("spans").to_pandas().query("name == 'gc_collect'")
+    assert [*(found.end - found.start)] == [2_500_000]
+    assert [*found.step] == [4]
+    with megalens.open(tmp_path / "out") as run:
+        steps = run.table("spans").to_pandas().query("kind == 'step'")
+    # 7 ms after the last step had ended.
+    assert int(found.end.iloc[0] - steps.end.max()) == 7_000_000
+    assert end == 5_000_000 + 4 * 60_000 + 7_000
+
+
+def test_a_span_that_failed_is_named_with_its_rank_and_step(tmp_path):
+    training(0, range(1, 5)).write(tmp_path / "out")
+    log = training(1, range(1, 5))
+    log.line("checkpoint_save_start")
+    log.at += 30_000
+    log.line(
+        "checkpoint_save_error", message="[step 4] checkpoint_save_error: RuntimeError: the disk is full"
+    )
+    log.line("checkpoint_save_end", value=30.0)
+    log.write(tmp_path / "out")
+    with megalens.open(tmp_path / "out") as run:
+        saved = run.table("spans").to_pandas().query("kind == 'checkpoint'")
+        said = run.warnings
+    assert [*(saved.end - saved.start)] == [30_000_000]
+    assert "checkpoint_save of rank 1 ended with an error in step 4: RuntimeError: the disk is full" in said
 
 
 def test_logs_of_several_sources_are_several_jobs(tmp_path):

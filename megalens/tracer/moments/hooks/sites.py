@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...graph_probes import ALL_ITEMS, end_of, passes_of
-from ...own_hooks import hook_after, hook_before
+from ...own_hooks import Observed, hook_after, hook_before
 from ...passes import at_each_backward
 from .. import measure, measure_natively
 from ..graph_totals import TotalSlots
@@ -56,6 +56,8 @@ class MomentProbe:
     module: nn.Module
     input: End | None
     output: End | None
+    observed: Observed | None = None
+    """What tells of its one end, instead of hooks."""
     reached: bool = False
     """Whether it was called in this step."""
     counts: bool = False
@@ -134,6 +136,10 @@ class Sites:
             probe.counts = False
             # Nothing tells of a pass that is replayed.
             probe.reached = self._measures_itself(probe)
+            end = probe.input or probe.output
+            if probe.observed is not None and end is not None:
+                self._handles.append(probe.observed(self._value_watcher(probe, end)))
+                continue
             # Before the hooks of parallel styles on the way in, and after them on the way out: the tensors as
             # the model has them.
             self._handles.append(
@@ -282,7 +288,8 @@ class Sites:
         def watch(seen: Any) -> None:
             probe.reached = True
             # In a backward pass it is computed again.
-            if not self.paused and self._trains and torch._C._current_graph_task_id() == -1:
+            computed_again = torch._C._current_graph_task_id() != -1 or torch.compiler.is_compiling()
+            if not self.paused and self._trains and not computed_again:
                 self._spent(lambda: self._look_out(end, seen))
 
         return watch
@@ -400,17 +407,19 @@ def probes_of(
     gradients = "residual_dgrad" if "residual_dgrad" in due else None
     for point in residuals if values or gradients else ():
         end = _end(point.name, names, values, gradients, point.counted)
+        hooked = gradients or end_of(point.module, point.end, 0) is not None
         probes.append(
             MomentProbe(
                 point.module,
                 end if point.end == "input" else None,
                 end if point.end == "output" else None,
+                None if hooked else point.observed,
             )
         )
     for feature in features:
         if feature.stat in due and isinstance(feature.source, nn.Module):
             made = End(names.index(feature.name), feature.stat, None, feature.counted, of=feature.of)
-            probes.append(MomentProbe(feature.source, None, made))
+            probes.append(MomentProbe(feature.source, None, made, feature.observed))
     return probes
 
 

@@ -1,0 +1,246 @@
+"""Everything of Megalens that a GPU can show, within ten minutes and in one table: exactness of its kernel, what tracing costs, and statistics in code that CUDA graphs replay.
+
+Run ``python -m bench.gpu`` on a machine with a GPU. ``--device cpu --quick`` goes through the same on a CPU with a tiny model, where ``torch.compile`` captures nothing: it shows that it works.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import megalens
+from megalens import Tile
+from megalens.demo.model import GPT, GPTConfig
+from megalens.tracer.moments import kernel_name, measure
+
+from .common import Row, asked, cost, judged, ratio, report
+
+__all__ = ["main"]
+
+_FLAGS = {"QKV_mat_mul": Tile(96), "MLP1_mat_mul": Tile(96), "MLP2_mat_mul": Tile(96)}
+_STATISTICS = {"activation": 1, "dgrad": 1, "residual": 1}
+_TARGET = 1.0
+_STEPS = 3
+
+Step = Callable[[], None]
+
+
+def main(arguments: Sequence[str] | None = None) -> Path | None:
+    """Measure and write ``results/gpu.json``; return the page of all results, None where there is no GPU."""
+    options = asked(
+        __doc__,
+        arguments,
+        "few rounds of a tiny model",
+        device=("cuda", "where it runs"),
+        rounds=(40, "blocks of each way"),
+    )
+    device = torch.device(options.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        print("There is no GPU here. --device cpu --quick shows that it works.", file=sys.stderr)
+        return None
+    rounds = 4 if options.quick else options.rounds
+    # 24 × 1024: some 350 million parameters with GPT-2's vocabulary.
+    sizes = (
+        GPTConfig(vocabulary=64, layers=2, hidden=32, heads=2, sequence=16)
+        if options.quick
+        else GPTConfig(vocabulary=50304, layers=24, hidden=1024, heads=16, sequence=1024)
+    )
+    rows = [*_kernel(device, rounds, options.quick), *_captured(device), *_costs(device, sizes, rounds)]
+    where = torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU"
+    millions = sum(each.numel() for each in GPT(sizes).parameters()) / 1e6
+    return report(
+        "gpu",
+        "On a GPU",
+        rows,
+        how=f"On {where}, torch {torch.__version__}. The kernel for moments is {kernel_name(device)}, held against float64 numpy. Costs are of steps of a GPT of {millions:.0f} million parameters in bfloat16 autocast, {rounds} blocks of {_STEPS} steps each way in random order, with the device waited for at the end of each block.",
+        quick=options.quick,
+    )
+
+
+def _settled(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _kernel(device: torch.device, rounds: int, quick: bool) -> list[Row]:
+    """Hold the kernel against numpy, and its time against one read of the same memory."""
+    rows = []
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        tensor = (torch.randn(1 << (16 if quick else 26)) * 3 + 1).to(device, dtype)
+        found = measure([tensor])[0].cpu().numpy()
+        x = tensor.double().cpu().numpy()
+        apart = x - x.mean()
+        truth = np.array([x.size, x.mean(), *((apart**power).sum() for power in (2, 3, 4)), x.min(), x.max()])
+        # A third moment nearly cancels: it is held against the sum of what cancels.
+        size = np.maximum(np.abs(truth), [0, 0, 0, (np.abs(apart) ** 3).sum(), 0, 0, 0])
+        error = float(np.max(np.abs(found[:7] - truth) / size))
+        name = str(dtype).removeprefix("torch.")
+        rows.append(judged(f"moments of {name}: largest relative error", error, "", "≤ 1e-5"))
+        ways: dict[str, Step] = {"measure": lambda: None, "read": lambda: None}
+        ways["measure"] = lambda tensor=tensor: measure([tensor])  # type: ignore[misc]
+        ways["read"] = lambda tensor=tensor: tensor.sum()  # type: ignore[misc]
+        blocks = _blocks(ways, device, rounds)
+        found_ratio = ratio(blocks["measure"], blocks["read"])
+        rows.append(
+            Row(f"moments of {name} ÷ one read", found_ratio.value, "×", found_ratio.low, found_ratio.high)
+        )
+    return rows
+
+
+def _blocks(ways: dict[str, Step], device: torch.device, rounds: int) -> dict[str, list[float]]:
+    """Return seconds a step of blocks, all ways in random order."""
+    order, blocks = random.Random(0), {name: [] for name in ways}  # type: dict[str, list[float]]
+    for step in ways.values():
+        for _ in range(3):
+            step()
+    for _ in range(rounds):
+        for name in order.sample(list(ways), len(ways)):
+            ways[name]()
+            _settled(device)
+            began = time.perf_counter()
+            for _ in range(_STEPS):
+                ways[name]()
+            _settled(device)
+            blocks[name].append((time.perf_counter() - began) / _STEPS)
+    return blocks
+
+
+def _compiled(model: nn.Module, device: torch.device) -> Any:
+    # A function of its own for each: code of one class is shared, with the probes of whoever compiled first.
+    return torch.compile(model, mode="reduce-overhead" if device.type == "cuda" else None)
+
+
+def _train(
+    run: Any, ids: Tensor, optimizer: torch.optim.Optimizer, around: AbstractContextManager[Any]
+) -> Tensor:
+    with around:
+        with torch.autocast(ids.device.type, torch.bfloat16):
+            logits = run(ids[:, :-1])
+        loss = nn.functional.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss.detach()
+
+
+def _captured(device: torch.device) -> list[Row]:
+    """Hold statistics that captured code measures by itself against those of hooks on the model uncompiled."""
+    torch.manual_seed(0)
+    first = GPT(GPTConfig(vocabulary=64, layers=2, hidden=64, heads=2, sequence=32)).to(device)
+    ids = torch.randint(0, 64, (4, 32), device=device)
+    found: list[dict[tuple[int, str, str], dict[str, float]]] = []
+    for captured in (False, True):
+        model = copy.deepcopy(first)
+        run = _compiled(model, device) if captured else model
+        with tempfile.TemporaryDirectory() as folder:
+            with megalens.log_statistics(
+                run, jsonl=folder, hub=None, compiled="captured" if captured else None, **_STATISTICS
+            ) as logger:
+                for _ in range(6):
+                    with logger.step():
+                        run(ids).square().mean().backward()
+                        model.zero_grad()
+            found.append(_read(Path(folder)))
+    eager, replayed = found
+    apart = [
+        abs(replayed[key][name] - row[name]) / max(abs(row[name]), 1e-6)
+        for key, row in eager.items()
+        if key in replayed
+        for name in ("sum_2", "sum_4")
+        if name in row
+    ]
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    return [
+        judged(
+            "captured code: rows of statistics that are missing",
+            len(eager.keys() - replayed.keys()),
+            "",
+            "≤ 0",
+        ),
+        judged(
+            "captured code: largest relative difference from hooks",
+            max(apart, default=float("nan")),
+            "",
+            "≤ 1e-2",
+        ),
+        Row("captured code: graphs of six steps", float(graphs), "", target="1"),
+    ]
+
+
+def _read(folder: Path) -> dict[tuple[int, str, str], dict[str, float]]:
+    rows = {}
+    for file in folder.rglob("*.jsonl"):
+        for line in file.read_text().splitlines():
+            record = json.loads(line)
+            for name, sums in record["values"].items():
+                rows[record["iter"], record["stat"], name] = sums
+    return rows
+
+
+def _costs(device: torch.device, sizes: GPTConfig, rounds: int) -> list[Row]:
+    """Return what tracing costs steps, uncompiled and captured, and whether losses stay as they were."""
+    ids = torch.randint(0, sizes.vocabulary, (8, sizes.sequence), device=device)
+    rows = []
+    for kind, title in (
+        ("flags", "three flags, Tile(96), recorded"),
+        ("captured", "statistics of activations and gradients in captured code"),
+    ):
+        losses: dict[str, list[float]] = {"plain": [], "traced": []}
+        ways: dict[str, Step] = {}
+        with tempfile.TemporaryDirectory() as folder:
+            tracer: Any = None
+            for way in losses:
+                torch.manual_seed(0)
+                model = GPT(sizes).to(device)
+                run: Any = model if kind == "flags" else _compiled(model, device)
+                around: Callable[[], AbstractContextManager[Any]] = nullcontext
+                if way == "traced" and kind == "flags":
+                    tracer = megalens.trace(model, flags=_FLAGS, record=folder, linger=0.1)
+                elif way == "traced":
+                    tracer = megalens.log_statistics(
+                        run, record=folder, linger=0.1, compiled="captured", **_STATISTICS
+                    )
+                if way == "traced":
+                    around = tracer.step
+                ways[way] = _stepper(
+                    run, ids, torch.optim.AdamW(model.parameters(), 1e-4), around, losses[way]
+                )
+            blocks = _blocks(ways, device, rounds)
+            tracer.close()
+        rows.append(cost(f"{title}: a step", ratio(blocks["traced"], blocks["plain"]), _TARGET))
+        both = list(zip(*losses.values(), strict=False))
+        same = sum(a == b for a, b in both)
+        rows.append(Row(f"{title}: losses that are the same to the bit", same, f"of {len(both)}"))
+    return rows
+
+
+def _stepper(
+    run: Any,
+    ids: Tensor,
+    optimizer: torch.optim.Optimizer,
+    around: Callable[[], AbstractContextManager[Any]],
+    losses: list[float],
+) -> Step:
+    def step() -> None:
+        loss = _train(run, ids, optimizer, around())
+        if len(losses) < 3:
+            # Read once in a while: the host waits for it.
+            losses.append(float(loss))
+
+    return step
+
+
+if __name__ == "__main__":
+    main()
