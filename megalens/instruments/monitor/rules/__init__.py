@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..rule import Rule
 from .lost import Dead, NotFinite, Overflow
+from .memory import Leak, MemoryLimit
 from .model import AttentionCollapse, Initial, Repeated, RouterImbalance
 from .optimizer import Clipping, OptimizerState, UpdateRatio
 from .ranks import Missing, OddRank, Reduction, Replicas
@@ -17,7 +18,7 @@ RULES: dict[str, type[Rule]] = {
     for rule in (
         *(NotFinite, Overflow, Jump, Collapse, Drift, LossSpike, Dead, Initial),
         *(OptimizerState, UpdateRatio, Clipping, Replicas, Reduction, OddRank, Missing),
-        *(AttentionCollapse, RouterImbalance, Repeated),
+        *(AttentionCollapse, RouterImbalance, Repeated, Leak, MemoryLimit),
     )
 }
 """By name, in the order in which they judge and are shown."""
