@@ -168,6 +168,35 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
             ],
             {"seq": 13, "step": 20},
         ),
+        "memory": (
+            "memory",
+            [
+                {
+                    "step": 20,
+                    "rank": 1,
+                    "stage": 0,
+                    "chunk": 0,
+                    "micro_batch": 3,
+                    "phase": phase,
+                    "name": name,
+                    "start": 8_123_456_789_012,
+                    "end": 8_123_457_790_345,
+                    "before": 6_100_000_000,
+                    "allocated": 6_900_000_000,
+                    "reserved": 9_000_000_000,
+                    "peak": peak,
+                    "limit": 85_899_345_920,
+                    "limit_of": "device",
+                    "device": "cuda:1",
+                    "clock": 187_649_984_473_770,
+                }
+                for phase, name, peak in (
+                    ("forward", "layers.2", 7_200_000_000),
+                    ("backward", "", 7_900_000_000),
+                )
+            ],
+            {"seq": 19, "step": 20},
+        ),
         "spans": (
             "spans",
             [

@@ -14,6 +14,7 @@ ALLOWED = {
     "hub/sealing.py": "between this package's own processes",
     "pictures/engine/child.py": "between this package's own processes",
     "instruments/generation/megatron.py": "between the ranks of one job",
+    "instruments/timeline/flight_pickle.py": "a memory snapshot, in a process of its own with the standard library alone, bounded in memory and time",
     "instruments/generation/texts.py": "what the tokenizers package says of its own decoder",
     "protocol/contract.py": "a file of this package",
     "protocol/outside.py": "parse_json itself",

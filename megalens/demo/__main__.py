@@ -204,7 +204,7 @@ def _trace(model: GPT, options: argparse.Namespace) -> Tracer:
         allow=CONTROLS,
         tokenizer=ByteTokenizer(),
         linger=options.linger,
-        timeline="phases",
+        timeline={"granularity": "phases", "memory": True},
     )
 
 

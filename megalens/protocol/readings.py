@@ -8,11 +8,28 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEAST_RANKS", "RANK_SCALAR", "Readings", "StepReadings"]
+__all__ = [
+    "LEAST_RANKS",
+    "MEMORY",
+    "MEMORY_LIMIT",
+    "MEMORY_NOW",
+    "MEMORY_PEAK",
+    "RANK_SCALAR",
+    "Readings",
+    "StepReadings",
+]
 
 RANK_SCALAR = "rank_scalar"
 """The statistic of numbers that a process logged itself: their rows have count 1. Those of the run are
 :attr:`StepReadings.scalars`.
+"""
+
+MEMORY = "memory"
+"""The statistic of a process's memory: bytes, whose rows have count 1."""
+
+MEMORY_NOW, MEMORY_PEAK, MEMORY_LIMIT = "memory", "memory peak", "memory limit of "
+"""Its names: what is in use as the step begins, the most since the last such step, and, followed by what has
+it (device, cgroup or machine), what there is in all.
 """
 
 LEAST_RANKS = 3

@@ -72,7 +72,8 @@ class TraceSettings:
         installed packages bring; as a mapping, with the settings of each.
     timeline : str or mapping, optional
         How finely each rank's steps are timed: ``"steps"``, ``"phases"``, ``"layers"`` or ``"operations"``,
-        or ``{"granularity": "phases", "every": 10}``. Off when absent: viewers can switch it on at any time.
+        or ``{"granularity": "phases", "every": 10, "memory": True}``, which also reads how much memory is in
+        use. Off when absent: viewers can switch it on at any time.
     place : Place, optional
         Where this process stands in its job, where the adapter cannot find out.
     first_step : int, optional

@@ -11,6 +11,7 @@ export type StreamName =
   | 'scalars'
   | 'alarms'
   | 'spans'
+  | 'memory'
   | 'generations'
   | 'tokens'
   | 'lens'

@@ -61,6 +61,7 @@ CATALOGUE: dict[str, int] = {
     "traces": 20,
     "titan_logs": 5,
     "flight_dumps": 5,
+    "memory_snapshots": 5,
     "event_files": 5,
     "inspect_logs": 5,
     "anomalies": 10,
@@ -74,6 +75,7 @@ _OF_SLICES = {
     "traces": "tests.instruments.timeline.fuzzed_traces",
     "titan_logs": "tests.instruments.timeline.fuzzed_titan_logs",
     "flight_dumps": "tests.instruments.timeline.fuzzed_flight_dumps",
+    "memory_snapshots": "tests.instruments.timeline.fuzzed_memory_snapshots",
     "anomalies": "tests.instruments.monitor.fuzzed_anomalies",
 }
 _ROOT = Path(__file__).parents[2]

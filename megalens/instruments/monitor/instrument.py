@@ -13,6 +13,10 @@ import numpy as np
 from torch import Tensor
 
 from ...protocol import (
+    MEMORY,
+    MEMORY_LIMIT,
+    MEMORY_NOW,
+    MEMORY_PEAK,
     MOMENT_COLUMNS,
     MOMENT_STATS,
     Readings,
@@ -24,10 +28,12 @@ from ...protocol import (
 from ...protocol.messages_generated import Status
 from ...tracer.errors import TracerError, describe_error
 from ...tracer.instrument import Instrument
+from ...tracer.memory import MemoryReader, memory_reader
 from .actions import Action, OptimizerNumbers, post
 
 if TYPE_CHECKING:
     from ...tracer.instrument import Host
+    from ...tracer.moments.logger import StatisticsLogger
     from ...tracer.tracer import Tracer
     from .watch import Watch
 
@@ -133,6 +139,10 @@ class MonitorInstrument(Instrument):
         self._watch: Watch
         self._numbers: OptimizerNumbers
         self._host: Host | None = None
+        self._statistics: StatisticsLogger
+        self._memory: MemoryReader | None = None
+        # Since the last step of which memory was judged.
+        self._peak = 0
         self._box = BlackBox(black_box, box_bytes)
         # Filled in the producer thread, emptied between two steps in the training thread.
         self._waiting: deque[tuple[Action, list[Any], int]] = deque(maxlen=_MOST_WAITING)
@@ -149,14 +159,14 @@ class MonitorInstrument(Instrument):
 
     def begin(
         self,
-        tracer: Tracer,
+        statistics: StatisticsLogger,
         watch: Watch,
-        recorded: Callable[[int], Collection[str]],
         numbers: OptimizerNumbers,
     ) -> None:
-        """Set what it judges with, before it is attached; ``recorded`` is that of :class:`BlackBox`."""
-        self._tracer, self._watch, self._numbers = tracer, watch, numbers
-        self._box.recorded = recorded
+        """Set what it judges with, before it is attached, which must be after ``statistics``."""
+        self._tracer, self._statistics = statistics.tracer, statistics
+        self._watch, self._numbers = watch, numbers
+        self._box.recorded = statistics.recorded.due
 
     # The producer thread.
 
@@ -221,6 +231,7 @@ class MonitorInstrument(Instrument):
     def attach(self, host: Host) -> None:
         self._host = host
         host.gather(self)
+        self._memory = memory_reader(host.roots)
 
     def samples_are(self, step: int, ids: Any) -> None:
         """Store the samples of a step for its alarms."""
@@ -243,7 +254,8 @@ class MonitorInstrument(Instrument):
         self._numbers.close()
 
     def step_begins(self, step: int, untraced: bool) -> None:
-        """Run, between two steps, the actions that alarms have set off."""
+        """Run, between two steps, the actions that alarms have set off, and read the memory in use."""
+        self._read_memory()
         while self._waiting:
             action, alarms, at = self._waiting.popleft()
             for what in ("checkpoint", "call", "pause", "stop"):
@@ -253,6 +265,18 @@ class MonitorInstrument(Instrument):
                     self._tracer.warn(
                         f"The action {what} after an alarm of step {at} failed: {describe_error(error)}"
                     )
+
+    def _read_memory(self) -> None:
+        reader = self._memory
+        if reader is None:
+            return
+        now = reader.read()
+        self._peak = max(self._peak, now.peak)
+        numbers = {MEMORY_NOW: now.allocated, MEMORY_PEAK: self._peak}
+        if reader.limit:
+            numbers[MEMORY_LIMIT + reader.limit_of] = reader.limit
+        if self._statistics.keep_numbers(MEMORY, numbers):
+            self._peak = 0
 
     def _act(self, action: Action, what: str, alarms: list[Any], step: int) -> None:
         if what == "checkpoint" and action.checkpoint is not None:

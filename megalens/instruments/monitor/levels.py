@@ -37,11 +37,14 @@ DIRECTIONS = {
     "exp_avg_sq": "optimizer",
     "gradient_direction": "optimizer",
     "param": "update",
+    "memory": "compute",
 }
 """The part of the step in which a statistic arises; by default the forward pass."""
 
 # Of each part: before, in or after the micro-batches; order in its kind; and whether last layer first.
 _PARTS = {
+    # Read before the step begins.
+    "compute": (0, 0, False),
     "parameters": (0, 0, False),
     "forward": (1, 0, False),
     "loss": (1, 1, False),

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol import LEAST_RANKS, MOMENT_COLUMNS, RANK_SCALAR
+from ...protocol import LEAST_RANKS, MEMORY, MOMENT_COLUMNS, RANK_SCALAR
 from .levels import Levels, Past
 
 Column = NDArray[np.float64]
@@ -108,7 +108,7 @@ class TableLayout:
     @cached_property
     def tensors(self) -> NDArray[np.bool_]:
         """Whether each row is of a tensor's own values: no training-loop number, nothing of two tensors."""
-        return ~self.of("gradient_direction", "inputs", "scalar", RANK_SCALAR)
+        return ~self.of("gradient_direction", "inputs", "scalar", RANK_SCALAR, MEMORY)
 
     def matching(self, pattern: str) -> NDArray[np.bool_]:
         """Return for each row whether its name matches somewhere."""

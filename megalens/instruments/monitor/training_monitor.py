@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ...adapters.before_reduction import before_reduction
 from ...api.statistics import log_statistics
-from ...protocol import MOMENT_COLUMNS, StepReadings, is_whole
+from ...protocol import MEMORY, MOMENT_COLUMNS, StepReadings, is_whole
 from ...tracer.errors import TracerError
 from ...tracer.moments.logger import StatisticsLogger
 from ...tracer.tracer import Tracer
@@ -86,6 +86,8 @@ class TrainerMonRules:
     def __call__(self, step: StepReadings, before: Sequence[StepReadings]) -> list[Alarm]:
         found = []
         for part in step.readings:
+            if part.stat == MEMORY:
+                continue
             for name, row in zip(part.names, part.rows.tolist(), strict=True):
                 values = values_of(dict(zip(MOMENT_COLUMNS, row, strict=True)), _OPS, scalar=False)
                 tag = f"{name}:{part.micro_batch}/rank{part.rank}/{part.stat}"
@@ -241,7 +243,7 @@ class TrainingMonitor:
         self._watch = watch
         self._instrument = instrument
         self._numbers = OptimizerNumbers(statistics.optimizers, statistics.params)
-        instrument.begin(self.tracer, self._watch, statistics.recorded.due, self._numbers)
+        instrument.begin(statistics, self._watch, self._numbers)
         self.tracer.attach(instrument)
 
     @property

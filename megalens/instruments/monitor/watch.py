@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...protocol import RANK_SCALAR, StepReadings
+from ...protocol import MEMORY, RANK_SCALAR, StepReadings
 from .levels import MODULE_END, direction_of
 from .rule import Alarm, Finding, OwnRule, Rule, alarm_columns
 from .settings import WatchSettings
@@ -91,7 +91,10 @@ class Causes:
         """Return the alarms of a step, given in their order, each with the number of its cause; those that
         follow are notes.
         """
-        return [alarm if alarm.severity == "note" else self._of(alarm) for alarm in alarms]
+        # How much memory is in use says nothing of values.
+        return [
+            alarm if alarm.severity == "note" or alarm.stat == MEMORY else self._of(alarm) for alarm in alarms
+        ]
 
     def mute(self, muted: Callable[[Alarm], bool]) -> None:
         """Close the causes whose first alarm nobody is told of any more: what follows is told by itself."""

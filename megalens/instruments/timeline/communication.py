@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ...protocol.ranges import join_numbers, ranges_text
 from ...tracer.collectives import COLLECTIVES, CollectiveHooks, Done, tensors_of
 from ...tracer.passes import after_backward
-from .rows import Span
+from .noted_span import Span
 
 _OPERATIONS = (*COLLECTIVES, "all_gather_single", "reduce_scatter_single", "barrier")
 _FUNCTIONAL = (

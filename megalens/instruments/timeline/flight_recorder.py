@@ -42,6 +42,10 @@ _PICKLE = re.compile(
 )
 _MOST_NAMED, _LOOKED_AT = 5, 20
 _CHILD_SECONDS = 60
+_REFUSED = (
+    "it is no pickle of plain values, or too large. Dump it as JSON, by "
+    "torch._C._distributed_c10d._dump_fr_trace_json()."
+)
 _MOST_CALLS, _LEAST_CALLS = 500_000, 64
 _MOST_SIZES, _MOST_VALUES, _MOST_RANK = 4_096, 1 << 50, 1 << 20
 _LAST_NS = 1 << 62
@@ -173,7 +177,7 @@ def _read(file: Path, rank: int, most: int) -> RankCalls:
     kind = _kind(file)
     if not kind:
         raise ClientError("it is no dump of the flight recorder, and left out.", code="unreadable")
-    text = _unpickled(file) if kind == "pickle" else _bytes(file)
+    text = read_in_child(file, "flight", _REFUSED) if kind == "pickle" else _bytes(file)
     try:
         return _calls(_decode(text), rank, most)
     except (ValueError, RecursionError) as error:
@@ -188,9 +192,12 @@ def _bytes(file: Path) -> bytes:
     return text
 
 
-def _unpickled(file: Path) -> bytes:
-    """Return as JSON what a child process reads of a pickle."""
-    command = [sys.executable, "-I", "-S", flight_pickle.__file__]
+def read_in_child(file: Path, what: str, refused: str) -> bytes:
+    """Return as JSON what a child process reads of a pickle: ``flight`` or ``memory``.
+
+    Raises ``ClientError``, which is ``refused`` where the child reads none.
+    """
+    command = [sys.executable, "-I", "-S", flight_pickle.__file__, what]
     with (
         file.open("rb") as opened,
         subprocess.Popen(
@@ -205,11 +212,7 @@ def _unpickled(file: Path) -> bytes:
                 raise
             raise ClientError(f"reading it takes more than {_CHILD_SECONDS} s.", code="unreadable") from error
     if child.returncode:
-        raise ClientError(
-            "it is no pickle of plain values, or too large. Dump it as JSON, by "
-            "torch._C._distributed_c10d._dump_fr_trace_json().",
-            code="unreadable",
-        )
+        raise ClientError(refused, code="unreadable")
     return text
 
 

@@ -17,7 +17,8 @@ from ...tracer.passes import at_each_backward
 from ...tracer.settings import TraceSettings
 from .communication import CommunicationHooks
 from .modules import LoopHooks, ModuleHooks, StageHooks, layers_of, operations_of
-from .rows import Span, SpanSender
+from .noted_span import Span
+from .rows import SpanSender
 from .spans import PAUSES
 from .step_clock import StepClock, TimelineSettings
 
@@ -44,7 +45,7 @@ class TimelineInstrument(Instrument):
         self._settings = settings or TimelineSettings()
         self._host: Host
         self._sender: SpanSender | None = None
-        self._step_clock = StepClock(self._no_device_times)
+        self._step_clock = StepClock(self._no_device_times, self._no_memory)
         # What every reading goes through; what is called most calls it itself.
         self._clock = self._step_clock.now
         self._communication = CommunicationHooks(self._note, self._failed, self._now)
@@ -111,6 +112,7 @@ class TimelineInstrument(Instrument):
             self._unhook()
             return
         self._step_clock.follow(self._host.roots)
+        self._step_clock.watch_memory(self._host.roots, self._settings.memory)
         self._clock = self._step_clock.now
         self._step_clock.on = True
         self._communication.begin()
@@ -378,6 +380,9 @@ class TimelineInstrument(Instrument):
             "The times of the device could not be read, so that passes are timed until their work is "
             f"queued: {describe_error(error)}"
         )
+
+    def _no_memory(self, why: str) -> None:
+        self._host.warn(f"The memory in use is not read: {why}")
 
     def _failed(self, error: Exception) -> None:
         self._host.warn(f"A collective could not be timed: {describe_error(error)}")

@@ -12,7 +12,7 @@ from .dependencies import Dependencies
 from .spans import COMMUNICATION, KINDS, Bools, Floats, Integers
 
 MOST_LANES = 64
-_MOST_PIECES = 24_000
+MOST_PIECES = 24_000
 _PHASE, _INSIDE, _BLOCKED = range(3)
 """Drawing order: phases, layers and operations in them, and moments in which the rank is blocked."""
 
@@ -125,7 +125,7 @@ def lanes_of(
     begin, end = _drawn_times(analysis)
     everything = (0.0, float(end.max(initial=1.0)))
     shown = window if window is not None else everything
-    columns = max(50, min(columns, _MOST_PIECES // max(len(ranks), 1)))
+    columns = max(50, min(columns, MOST_PIECES // max(len(ranks), 1)))
     lane_of = {rank: lane for lane, rank in enumerate(ranks)}
     lane = np.array([lane_of.get(int(rank), -1) for rank in spans.ranks])[
         np.searchsorted(spans.ranks, spans.rank)
@@ -252,19 +252,24 @@ def found_of(analysis: Analysis, ranks: Sequence[int], text: str, since: int = 0
     }
 
 
-def _times(analysis: Analysis) -> tuple[Floats, Floats]:
-    """Return beginning and end of each span, ms since the first of the ranks that share a clock."""
+def shown_ms(analysis: Analysis, rank: Integers, time: Integers) -> Floats:
+    """Return times of ranks that have spans, ms since the first of the ranks that share a clock."""
     spans, clocks = analysis.spans, analysis.clocks
     begin = clocks.aligned(spans.rank, spans.start)
-    end = clocks.aligned(spans.rank, spans.end)
-    reference = clocks.component[np.searchsorted(clocks.ranks, spans.rank)]
-    for each in np.unique(reference):
-        mine = reference == each
+    shown = clocks.aligned(rank, time)
+    whose = clocks.component[np.searchsorted(clocks.ranks, spans.rank)]
+    asked = clocks.component[np.searchsorted(clocks.ranks, rank)]
+    for each in np.unique(asked):
+        mine = whose == each
         inside = mine & spans.of_kind("step")
-        zero = begin[inside if inside.any() else mine].min()
-        begin[mine] -= zero
-        end[mine] -= zero
-    return (begin * _MS).astype(float), (end * _MS).astype(float)
+        shown[asked == each] -= begin[inside if inside.any() else mine].min()
+    return (shown * _MS).astype(float)
+
+
+def _times(analysis: Analysis) -> tuple[Floats, Floats]:
+    """Return beginning and end of each span, as :func:`shown_ms`."""
+    spans = analysis.spans
+    return shown_ms(analysis, spans.rank, spans.start), shown_ms(analysis, spans.rank, spans.end)
 
 
 def _drawn_times(analysis: Analysis) -> tuple[Floats, Floats]:

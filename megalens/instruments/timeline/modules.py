@@ -19,7 +19,7 @@ from ...tracer.graph_probes import end_of
 from ...tracer.instrument import Instrument
 from ...tracer.own_hooks import hook_after, hook_before
 from ...tracer.passes import when_backpropagated
-from .rows import Span
+from .noted_span import Span
 
 _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 

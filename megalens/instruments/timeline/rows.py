@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...tracer.errors import describe_error
+from ...tracer.memory import MemoryReader
+from . import memory_rows
+from .memory_rows import Readings
+from .noted_span import Span
 from .step_clock import DeviceTimes, Marks, StepClock, clock_number
 
 if TYPE_CHECKING:
@@ -132,24 +136,6 @@ _NOT_BLOCKED_NS = 20_000
 """A device takes some µs between two consecutive events."""
 
 
-class Span(NamedTuple):
-    """One row, without the columns that are constant on a rank. Times in ns of the rank's own clock."""
-
-    kind: str
-    start: int
-    end: int
-    name: str = ""
-    chunk: int = -1
-    micro_batch: int = -1
-    blocked: int = 0
-    bytes: int = 0
-    group: str = ""
-    peer: int = -1
-    sequence: int = -1
-    counted: int = 1
-    device: str = "cpu"
-
-
 class _TimedStep(NamedTuple):
     """The spans of a step, as the training thread passes them on."""
 
@@ -157,16 +143,23 @@ class _TimedStep(NamedTuple):
     spans: Sequence[Span]
     summed: bool
     marks: Marks
+    readings: Readings
+    reader: MemoryReader | None
+
+
+_COLUMNS = {STREAM: (_NUMBERS, _TEXTS), memory_rows.STREAM: (memory_rows.NUMBERS, memory_rows.TEXTS)}
 
 
 class _Table(NamedTuple):
-    """The rows of some steps of a rank, and their common columns."""
+    """The rows of a stream of some steps of a rank, and their common columns."""
+
+    stream: str
 
     rank: int
     stage: int
     clock: int
     rows: np.ndarray
-    """int64 ``[n, 14]`` of :func:`_rows`, with indices into ``texts``."""
+    """int64 ``[n, 14]``, the numbers and texts of :data:`_COLUMNS`, with indices into ``texts``."""
     texts: Sequence[str]
 
 
@@ -191,9 +184,11 @@ class SpanSender:
 
     def put(self, step: int, spans: Sequence[Span], summed: bool) -> None:
         """Queue a step; training thread."""
-        self._steps.append(_TimedStep(step, spans, summed, self._clock.take()))
+        marks, readings = self._clock.take()
+        self._steps.append(_TimedStep(step, spans, summed, marks, readings, self._clock.memory))
+        nbytes = SPAN_BYTES * len(spans) * (2 if readings else 1)
         # Rows of several steps go together: neither the search for slow ranks nor a picture waits for one.
-        if not self._host.later(self._take, SPAN_BYTES * len(spans), patient=True):
+        if not self._host.later(self._take, nbytes, patient=True):
             with contextlib.suppress(IndexError):
                 self._clock.give(self._steps.pop().marks)
             self._host.lose(len(spans), "waiting", "Spans")
@@ -204,14 +199,15 @@ class SpanSender:
         self._host.later(self._take)
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
-        """Take the spans of another rank, in the thread of the connections."""
-        table = np.frombuffer(payload, "<i8").reshape(-1, len(_NUMBERS) + len(_TEXTS))
+        """Take the rows of another rank, in the thread of the connections."""
+        numbers, texts_of = _COLUMNS[meta["stream"]]
+        table = np.frombuffer(payload, "<i8").reshape(-1, len(numbers) + len(texts_of))
         texts = [str(text) for text in meta["texts"]]
-        if table[:, len(_NUMBERS) :].size and not 0 <= table[:, len(_NUMBERS) :].max() < len(texts):
+        if table[:, len(numbers) :].size and not 0 <= table[:, len(numbers) :].max() < len(texts):
             raise ValueError("a text that is not there")
         worked = [(int(step), float(ns)) for step, ns in meta["worked"]]
-        spans = _Table(rank, int(meta["stage"]), int(meta["clock"]), table, texts)
-        self._host.later(lambda: self._keep(spans, worked), payload.nbytes, patient=True)
+        rows = _Table(meta["stream"], rank, int(meta["stage"]), int(meta["clock"]), table, texts)
+        self._host.later(lambda: self._keep(rows, worked), payload.nbytes, patient=True)
 
     # The producer thread.
 
@@ -238,18 +234,24 @@ class SpanSender:
             return
         rows, self._rows, self._count = self._rows, [], 0
         self._flushed = time.monotonic()
+        for stream in _COLUMNS:
+            if mine := [each for each in rows if each.stream == stream]:
+                self._send(stream, mine)
+
+    def _send(self, stream: str, rows: Sequence[_Table]) -> None:
+        numbers, texts = _COLUMNS[stream]
         sizes = [len(each.rows) for each in rows]
         # Each table has its own texts: concatenated, they follow those of earlier tables.
         firsts = np.cumsum([0, *(len(each.texts) for each in rows[:-1])])
         every = np.array([text for each in rows for text in each.texts], object)
         table = np.concatenate([each.rows for each in rows])
         order = np.argsort(table[:, 0], kind="stable")
-        codes = (table[:, len(_NUMBERS) :] + np.repeat(firsts, sizes)[:, None])[order]
-        columns: dict[str, Any] = {name: table[order, at] for at, name in enumerate(_NUMBERS)}
-        columns |= {name: every[codes[:, at]].tolist() for at, name in enumerate(_TEXTS)}
+        codes = (table[:, len(numbers) :] + np.repeat(firsts, sizes)[:, None])[order]
+        columns: dict[str, Any] = {name: table[order, at] for at, name in enumerate(numbers)}
+        columns |= {name: every[codes[:, at]].tolist() for at, name in enumerate(texts)}
         for name, dtype in (("rank", np.int32), ("stage", np.int32), ("clock", np.int64)):
             columns[name] = np.repeat(np.array([getattr(each, name) for each in rows], dtype), sizes)[order]
-        self._host.send(STREAM, columns, int(table[:, 0].max()))
+        self._host.send(stream, columns, int(table[:, 0].max()))
 
     def _take(self) -> None:
         steps = []
@@ -268,20 +270,38 @@ class SpanSender:
             )
 
     def _pass_on(self, steps: Sequence[_TimedStep]) -> None:
-        place = self._host.place
-        stage = place.pp if place.pp_size > 1 else -1
         codes: dict[str, int] = {}
-        rows, worked = [], []
+        memory_codes: dict[str, int] = {}
+        rows, memory, worked = [], [], []
         for step in steps:
             spans = self._placed(step) if step.marks else step.spans
             rows += _rows(step.number, _sums(spans) if step.summed else spans, codes)
             worked.append((step.number, computed_ns(spans)))
-        table = np.array(rows, "<i8").reshape(-1, len(_NUMBERS) + len(_TEXTS))
+            if step.reader is not None:
+                memory += memory_rows.memory_rows(
+                    step.number, step.spans, spans, step.readings, step.reader, step.summed, memory_codes
+                )
+        self._hand_over(STREAM, rows, codes, worked)
+        if memory:
+            self._hand_over(memory_rows.STREAM, memory, memory_codes, ())
+
+    def _hand_over(
+        self,
+        stream: str,
+        rows: Sequence[tuple[int, ...]],
+        codes: Mapping[str, int],
+        worked: Sequence[tuple[int, float]],
+    ) -> None:
+        """Keep the rows of this rank, or send them to rank 0."""
+        place = self._host.place
+        stage = place.pp if place.pp_size > 1 else -1
+        table = np.array(rows, "<i8").reshape(-1, sum(map(len, _COLUMNS[stream])))
         texts, clock = list(codes), self._clock_number
         if place.rank == 0:
-            self._keep(_Table(0, stage, clock, table, texts), worked)
+            self._keep(_Table(stream, 0, stage, clock, table, texts), worked)
         else:
-            self._host.tell(0, {"stage": stage, "clock": clock, "texts": texts, "worked": worked}, [table])
+            meta = {"stream": stream, "stage": stage, "clock": clock, "texts": texts, "worked": worked}
+            self._host.tell(0, meta, [table])
 
     def _placed(self, step: _TimedStep) -> Sequence[Span]:
         """Return spans with the device's times on the host's clock."""

@@ -15,6 +15,7 @@ SLICE = Slice(
     exports={"perfetto": f"{_HERE}.chrome:PERFETTO"},
     opens=(
         f"{_HERE}.flight_recorder:FLIGHT_DUMPS",
+        f"{_HERE}.memory_snapshot:MEMORY_SNAPSHOTS",
         f"{_HERE}.trace_folder:TRACES",
         f"{_HERE}.titan_logs:TITAN_LOGS",
     ),

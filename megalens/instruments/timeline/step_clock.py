@@ -26,7 +26,8 @@ import torch
 from torch import nn
 
 from ...protocol import is_whole, must_be, no_such
-from ...tracer.errors import TracerError
+from ...tracer.errors import TracerError, describe_error
+from ...tracer.memory import MemoryReader, MemorySizes, memory_reader
 
 _MOST_SPARE = 4096
 _MOST_MARKS = 40_000
@@ -51,26 +52,31 @@ class TimelineSettings:
         Every how many steps.
     around : int
         With ``steps``: once a rank is found slow, so many steps are timed by ``phases``.
+    memory : bool
+        Read at both ends of each span, too, how much memory there is in use.
     """
 
     granularity: str = "off"
     every: int = 1
     around: int = 10
+    memory: bool = False
 
     @classmethod
     def given(cls, asked: Any) -> TimelineSettings:
-        """Return what a script asked for: a granularity, True for ``phases``, a mapping, or nothing for
-        ``off``.
+        """Return what a script asked for: a granularity, True for ``phases``, a mapping (of ``phases`` where
+        it says nothing else), or nothing for ``off``.
 
         Raises ``TracerError`` when it is none of these.
         """
         if asked is None or isinstance(asked, bool):
             return cls("phases" if asked else "off")
         settings = {"granularity": asked} if isinstance(asked, str) else asked
+        if isinstance(settings, Mapping):
+            settings = {"granularity": "phases", **settings}
         if not isinstance(settings, Mapping) or settings.keys() - asdict(cls()).keys():
             raise TracerError(
-                f"timeline=… must be one of {', '.join(GRANULARITIES)}, or a mapping with granularity, every "
-                f"and around, got {asked!r:.100}."
+                f"timeline=… must be one of {', '.join(GRANULARITIES)}, or a mapping with granularity, "
+                f"every, around and memory, got {asked!r:.100}."
             )
         return cls.of(settings)
 
@@ -89,6 +95,8 @@ class TimelineSettings:
             raise must_be("every", "a whole number of steps from 1", asked["every"], f"{_FIELD}.every")
         if not is_whole(asked["around"]):
             raise must_be("around", "a whole number of steps from 0", asked["around"], f"{_FIELD}.around")
+        if not isinstance(asked["memory"], bool):
+            raise must_be("memory", "true or false", asked["memory"], f"{_FIELD}.memory")
         return cls(**asked)
 
     def to_message(self) -> dict[str, Any]:
@@ -121,6 +129,12 @@ class TimelineSettings:
                     "title": "Steps after a slow rank",
                     "description": "Of granularity steps: so many steps are timed by phases once a rank is "
                     "found slow.",
+                },
+                "memory": {
+                    "type": "boolean",
+                    "default": False,
+                    "title": "Memory",
+                    "description": "Also how much memory is in use at both ends of each span.",
                 },
             },
         }
@@ -198,17 +212,22 @@ class DeviceEvents:
 class StepClock:
     """Reads the time in the training thread, and in those of the backward pass.
 
-    ``now`` returns the host's time in ns, which stands for when the device of ``events``, if any, comes here;
-    while nothing is ``on``, no event is queued. ``failed`` takes what went wrong with a device, and must not
-    raise; from then on times are of the host.
+    ``now`` returns the host's time in ns, which stands for when the device of ``events``, if any, comes here,
+    and for how much ``memory`` there was in use then; while nothing is ``on``, no event is queued and no
+    memory is read. ``failed`` takes what went wrong with a device, ``lost_memory`` why memory is not read,
+    and neither must raise; from then on times are of the host, or there is no memory.
     """
 
-    def __init__(self, failed: Callable[[Exception], None]) -> None:
-        self._failed = failed
+    def __init__(
+        self, failed: Callable[[Exception], None], lost_memory: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._failed, self._lost_memory = failed, lost_memory
         self.events: DeviceEvents | None = None
+        self.memory: MemoryReader | None = None
         self.on = False
         self._spare: deque[IEvent] = deque(maxlen=_MOST_SPARE)
         self._marks: Marks = {}
+        self._readings: dict[int, MemorySizes] = {}
         self.now: Callable[[], int] = time.perf_counter_ns
 
     def follow(self, roots: Iterable[nn.Module]) -> None:
@@ -221,23 +240,48 @@ class StepClock:
         elif self.events is None or self.events.name != str(device):
             self.read(DeviceEvents(device))
 
+    def watch_memory(self, roots: Iterable[nn.Module], wanted: bool) -> None:
+        """Read the memory of the model's training from now on, or none."""
+        try:
+            self.memory = memory_reader(roots) if wanted else None
+            if wanted and self.memory is None:
+                self._lost_memory("of a model on a CPU it is read on Linux only.")
+            self._choose()
+        except Exception as error:
+            self._without_memory(error)
+
     def read(self, events: DeviceEvents | None) -> None:
         """Read the clock of a device from now on, or the host's."""
         self.events = events
-        self.now = time.perf_counter_ns if events is None else self._now_on_device
+        self._choose()
         self._marks = {}
         self._spare.clear()
 
-    def _now_on_device(self) -> int:
+    def _choose(self) -> None:
+        alone = self.events is None and self.memory is None
+        self.now = time.perf_counter_ns if alone else self._read_all
+
+    def _read_all(self) -> int:
         now = time.perf_counter_ns()
-        if self.events is not None and self.on and len(self._marks) < _MOST_MARKS:
-            while now in self._marks:
+        if self.on and len(self._marks) < _MOST_MARKS and len(self._readings) < _MOST_MARKS:
+            while now in self._marks or now in self._readings:
                 now += 1
-            try:
-                self._mark(now, self.events)
-            except Exception as error:  # The training goes on.
-                self.give_up(error)
+            if self.events is not None:
+                try:
+                    self._mark(now, self.events)
+                except Exception as error:  # The training goes on.
+                    self.give_up(error)
+            if self.memory is not None:
+                try:
+                    self._readings[now] = self.memory.read()
+                except Exception as error:
+                    self._without_memory(error)
         return now
+
+    def _without_memory(self, error: Exception) -> None:
+        self.memory = None
+        self._choose()
+        self._lost_memory(describe_error(error))
 
     def _mark(self, now: int, events: DeviceEvents) -> None:
         try:
@@ -256,14 +300,17 @@ class StepClock:
         if events is not None:
             self._failed(error)
 
-    def take(self) -> Marks:
-        """Return the events since the last call, by the time that stands for them."""
+    def take(self) -> tuple[Marks, dict[int, MemorySizes]]:
+        """Return the events and the readings of memory since the last call, by the time that stands for
+        them.
+        """
         marks, self._marks = self._marks, {}
-        return marks
+        readings, self._readings = self._readings, {}
+        return marks, readings
 
     def forget(self) -> None:
         """Reuse the events that nobody has taken."""
-        self.give(self.take())
+        self.give(self.take()[0])
 
     def passed(self, marks: Marks) -> bool:
         """Return whether the device has passed all of them."""

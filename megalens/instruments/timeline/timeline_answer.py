@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ from .analysis import Analysis, world_of
 from .culprits import Verdict
 from .lanes import MOST_LANES, found_of, lanes_of, links_of, path_of, sums_of
 from .long_steps import median
+from .memory_lanes import COLUMNS, MOST_MEMORY_ROWS, MemoryRows, memory_of
+from .memory_rows import STREAM as MEMORY
 from .spans import Spans
 from .stuck import RULE, stuck_sentences
 
@@ -33,27 +35,31 @@ _MOST_STORED = 2
 _COLUMNS = 1000
 
 
-class _Newest:
+_Found = TypeVar("_Found")
+
+
+class _Newest(Generic[_Found]):
     """The last results: who pans asks about the same rows."""
 
     def __init__(self) -> None:
-        self._stored: OrderedDict[tuple[Any, ...], tuple[Analysis, dict[str, Any]]] = OrderedDict()
+        self._stored: OrderedDict[tuple[Any, ...], _Found] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: tuple[Any, ...]) -> tuple[Analysis, dict[str, Any]] | None:
+    def get(self, key: tuple[Any, ...]) -> _Found | None:
         with self._lock:
             if key in self._stored:
                 self._stored.move_to_end(key)
             return self._stored.get(key)
 
-    def put(self, key: tuple[Any, ...], found: tuple[Analysis, dict[str, Any]]) -> None:
+    def put(self, key: tuple[Any, ...], found: _Found) -> None:
         with self._lock:
             self._stored[key] = found
             while len(self._stored) > _MOST_STORED:
                 self._stored.popitem(last=False)
 
 
-_answers, _drafts = _Newest(), _Newest()
+_answers, _drafts = _Newest[tuple[Analysis, dict[str, Any]]](), _Newest[tuple[Analysis, dict[str, Any]]]()
+_memories = _Newest[MemoryRows]()
 
 
 def read_timeline(
@@ -76,8 +82,9 @@ def read_timeline(
     spans = analysis.spans
     stages = spans.stage[spans.first_rows]
     ranks, there = asked.lanes(spans.ranks, stages, more["verdict"]["culprits"])
+    memory = _memory(rows, key, chosen, count, cancelled)
     return {"steps_there": available, "chosen": list(chosen), **there, **more} | _drawn(
-        analysis, asked, ranks
+        analysis, asked, ranks, memory
     )
 
 
@@ -113,8 +120,9 @@ def draft_timeline(
         found = analysis, {"verdict": verdict, "slow": {"ranks": [], "steps": [], "values": []}}
         _drafts.put(cache_key, found)
     analysis, drafted = found
+    memory = _memory(rows, key, chosen, count, cancelled)
     return {"draft": True, "steps_there": available, "chosen": list(chosen), **there, **drafted} | _drawn(
-        analysis, replace(asked, row=None, path=False), ranks
+        analysis, replace(asked, row=None, path=False), ranks, memory
     )
 
 
@@ -169,9 +177,16 @@ def _window(name: str, times: Sequence[float] | None) -> tuple[float, float] | N
     return times[0], times[1]
 
 
-def _drawn(analysis: Analysis, asked: _Asked, ranks: Sequence[int]) -> dict[str, Any]:
+def _drawn(
+    analysis: Analysis, asked: _Asked, ranks: Sequence[int], memory: MemoryRows | None
+) -> dict[str, Any]:
+    lanes = lanes_of(analysis, ranks, asked.window, asked.columns)
+    first, last = lanes["whole"]
     return {
-        **lanes_of(analysis, ranks, asked.window, asked.columns),
+        **lanes,
+        "memory": None
+        if memory is None
+        else memory_of(memory, analysis, ranks, asked.window, asked.columns, (first, last)),
         "links": [] if asked.row is None else links_of(analysis, asked.row),
         "path": path_of(analysis, asked.window) if asked.path else [],
         "found": found_of(analysis, ranks, asked.find, asked.found_from)
@@ -244,6 +259,27 @@ def _spans(
         check_cancelled(cancelled)
         batches.append(batch if ranks is None else batch.filter(pc.is_in(batch.column("rank"), ranks)))
     return Spans.of(pa.Table.from_batches(batches))
+
+
+def _memory(
+    rows: StreamRows, key: object, chosen: tuple[int, int], count: int, cancelled: threading.Event
+) -> MemoryRows | None:
+    """Return the memory of the chosen steps, of too many rows the newest; None without any."""
+    if MEMORY not in rows.streams:
+        return None
+    cache_key = (key, chosen, count)
+    if (found := _memories.get(cache_key)) is not None:
+        return found
+    batches = []
+    for batch in rows.batches(MEMORY, Query(first=chosen[0], last=chosen[1]), COLUMNS):
+        check_cancelled(cancelled)
+        batches.append(batch)
+    table = pa.Table.from_batches(batches) if batches else None
+    if table is None or not table.num_rows:
+        return None
+    found = MemoryRows.of(table.slice(max(0, table.num_rows - MOST_MEMORY_ROWS)))
+    _memories.put(cache_key, found)
+    return found
 
 
 def _slow(analysis: Analysis) -> dict[str, Any]:

@@ -489,6 +489,17 @@ class StatisticsLogger(Instrument):
                 part = self._parts.setdefault(RANK_SCALAR, MeasuredRows(RANK_SCALAR, counted=False))
                 part.add((self._names.index(name),), measure([loss.detach().reshape(1)]))
 
+    def keep_numbers(self, stat: str, numbers: Mapping[str, float]) -> bool:
+        """Add numbers of this process to what is judged of the step that is under way; False where that step
+        is not measured.
+        """
+        if not self._due:
+            return False
+        part = self._parts.setdefault(stat, MeasuredRows(stat, counted=False))
+        values = torch.tensor([*numbers.values()], dtype=torch.float64)
+        part.add([self._names.index(name) for name in numbers], measure([*values[:, None]]))
+        return True
+
     def _consumed(self) -> int:
         try:
             return int(self._samples(self._step))

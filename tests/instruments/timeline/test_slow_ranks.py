@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from megalens.instruments.timeline.rows import SlowRanks, Span, computed_ns, medians_of_others
+from megalens.instruments.timeline.noted_span import Span
+from megalens.instruments.timeline.rows import SlowRanks, computed_ns, medians_of_others
 
 MS = 1_000_000
 

@@ -6,6 +6,8 @@ import threading
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from recorded_run import write_run
@@ -38,6 +40,75 @@ def run(tmp_path_factory):
 
 def ask(run, **request):
     return run[0].answer("timeline", {"request": request})[0]
+
+
+def with_memory(folder, job):
+    """Record a job whose phases and steps have sizes by chance; return the rows of both streams."""
+    table, _ = recorded(folder, job)
+    rng = np.random.default_rng(5)
+    spans = [row for row in table.to_pylist() if row["kind"] in ("step", "forward", "backward", "optimizer")]
+    rows = []
+    for row in spans:
+        before, allocated = (int(each) for each in rng.integers(1e9, 2e9, 2))
+        top = max(before, allocated) + int(rng.exponential(2e8))
+        here = {
+            name: row[name] for name in ("step", "rank", "stage", "chunk", "micro_batch", "name", "start")
+        }
+        rows.append(
+            {
+                **here, "phase": row["kind"], "end": row["end"], "before": before, "allocated": allocated,
+                "reserved": 3_000_000_000, "peak": top, "limit": 8_000_000_000, "limit_of": "device",
+                "device": "cuda:0", "clock": 0,
+            }
+        )  # fmt: skip
+    for step in (row for row in rows if row["phase"] == "step"):
+        own = [row["peak"] for row in rows if row["step"] == step["step"] and row["rank"] == step["rank"]]
+        # In every third step most was taken between two of its phases.
+        step["peak"] = max(own) + (500_000_000 if step["step"] % 3 == 0 else 0)
+    schema = stream_schema("memory")
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "memory.parquet")
+    return rows
+
+
+def test_the_peak_of_memory_is_there_at_any_width_and_in_words(tmp_path):
+    # What is stored goes by the run's id and steps.
+    rows = with_memory(tmp_path / "one", replace(JOB, steps=13))
+    with open_run(tmp_path / "one") as opened:
+        run = (RunAnswers(opened),)
+        for columns in (50, 200, 5000):
+            whole = ask(run, columns=columns)
+            memory = whole["memory"]
+            assert memory["ranks"] == [0, 1, 2, 3]
+            pieces = memory["pieces"]
+            assert len(pieces["lane"]) <= 4 * 2 * (columns + 1)
+            for lane, rank in enumerate(memory["ranks"]):
+                mine = [each for each, at in zip(pieces["peak"], pieces["lane"], strict=True) if at == lane]
+                assert max(mine) == max(row["peak"] for row in rows if row["rank"] == rank)
+            assert all(size <= peak for size, peak in zip(pieces["allocated"], pieces["peak"], strict=True))
+        top = max(row["peak"] for row in rows)
+        assert memory["scale"] == memory["peak"]["bytes"] == top
+        where = min((row for row in rows if row["peak"] == top), key=lambda row: row["end"] - row["start"])
+        assert {name: memory["peak"][name] for name in ("rank", "step", "phase")} == {
+            name: where[name] for name in ("rank", "step", "phase")
+        }
+        assert (memory["peak"]["limit"], memory["peak"]["limit_of"]) == (8_000_000_000, "device")
+        # Zoomed in, each phase is a stretch of its own, with what it left behind.
+        _, begin, end = whole["steps"][4]
+        near = ask(run, window=[begin, end], columns=5000)["memory"]["pieces"]
+        seen = {
+            (near["step"][at], near["phase"][at], near["allocated"][at], near["peak"][at])
+            for at in range(len(near["lane"]))
+            if near["lane"][at] == 0
+        }
+        wanted = [row for row in rows if row["rank"] == 0 and row["step"] == 5 and row["phase"] == "forward"]
+        assert {(5, "forward", row["allocated"], row["peak"]) for row in wanted} <= seen
+        one = ask(run, ranks="2")["memory"]
+        assert one["ranks"] == [2]
+        assert one["scale"] == max(row["peak"] for row in rows if row["rank"] == 2)
+
+
+def test_without_memory_there_is_no_memory(run):
+    assert ask(run)["memory"] is None
 
 
 def test_near_enough_every_span_is_there_as_it_is(run):

@@ -94,6 +94,16 @@ def test_spans_are_when_the_device_worked_and_the_step_does_not_wait_for_it(
     assert (rows["blocked"] <= rows["end"] - rows["start"]).all()
 
 
+def test_memory_is_told_at_the_times_of_the_device(gpt, ids, tmp_path, own_hub, device) -> None:
+    spans = recorded(gpt, ids, tmp_path, own_hub, {"granularity": "layers", "memory": True})
+    memory = open_run(next(tmp_path.glob("*/run.json")).parent).table("memory").to_pandas()
+    joined = memory.merge(
+        spans, left_on=["step", "phase", "name", "start"], right_on=["step", "kind", "name", "start"]
+    )
+    assert len(joined) == len(memory) > 0
+    assert not device.Event.waited
+
+
 def test_events_are_used_again(gpt, ids, tmp_path, own_hub, device, monkeypatch) -> None:
     read = threading.Semaphore(0)
     give = StepClock.give

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ....protocol import RANK_SCALAR
+from ....protocol import MEMORY, RANK_SCALAR
 from ....protocol.kinds import number
 from ..rule import Finding, Rule, Severity, says
 from ..table import StepTable, TableLayout
@@ -116,7 +116,7 @@ class Dead(Rule):
         past = now.past("size")
         zero = (now.size == -np.inf) & ~now.nonfinite & (now.column("count") > 0)
         # Experts may have no token, and a scalar may be 0.
-        idle = now.layout.matching(r"expert") | now.layout.of("scalar", RANK_SCALAR, "communication")
+        idle = now.layout.matching(r"expert") | now.layout.of("scalar", RANK_SCALAR, MEMORY, "communication")
         rows = np.flatnonzero(zero & ~idle & (past.seen > 0))
         if len(rows):
             yield Finding(

@@ -1,6 +1,7 @@
 import { own } from '../../../protocol/records';
 import { type IQuestion, asArray, asObject } from '../../../client/rest';
 import type { TimelineRequest } from '../../../protocol/requests.generated';
+import { memoryOf, type ITimelineMemory } from './timeline-memory';
 
 /** A stretch of time on a lane: a span, or the sum of some that are too short to be seen. */
 export interface IPiece {
@@ -94,6 +95,8 @@ export interface ITimelineAnswer {
   readonly steps: readonly (readonly [number, number, number])[];
   readonly pieces: readonly IPiece[];
   readonly links: readonly ITimelineLink[];
+  /** Absent where no memory is recorded. */
+  readonly memory?: ITimelineMemory;
   /** From the end of each step back to its beginning. */
   readonly path: readonly IPathPiece[];
   /** How many spans have the text, and some of them by time, from number `since` on. */
@@ -155,6 +158,7 @@ export function timelineOf(value: unknown): ITimelineAnswer | null {
   }
   const verdict = asObject(answer['verdict']);
   const slow = asObject(answer['slow']);
+  const memory = memoryOf(answer['memory'], asArray(answer['lanes']).length);
   return {
     isDraft: answer['draft'] === true,
     there: pair(answer['steps_there']),
@@ -181,6 +185,7 @@ export function timelineOf(value: unknown): ITimelineAnswer | null {
       const { rank, at, other, other_at: otherAt } = asObject(each);
       return { rank: number(rank), at: number(at), other: number(other), otherAt: number(otherAt) };
     }),
+    ...(memory ? { memory } : {}),
     path: asArray(answer['path']).map(pathPiece),
     found: {
       count: number(asObject(answer['found'])['count']),

@@ -7,6 +7,8 @@ import type { ITimelineAnswer, ITimelineLane, IPiece } from '../client/timeline-
 
 /** Pixels of a lane, and of all of them. */
 export const LANE = { least: 10, usual: 22, most: 900 };
+/** How much taller lanes are where some show sizes. */
+const TALLER = 1.6;
 /** Pixels of a piece's height that are left free, as a part of the lane. */
 export const HALF = 0.42;
 /** Pixels that the name of a lane takes, and a letter of what is written on one. */
@@ -15,12 +17,17 @@ const LETTER = 6;
 /** Kinds whose spans are named on their lane. */
 const NAMED: ReadonlySet<string> = new Set(['checkpoint', 'data', 'user']);
 
+/** How many lanes there are, with those of memory. */
+export const laneCount = ({ lanes, memory }: ITimelineAnswer): number =>
+  lanes.length + (memory?.ranks.length ?? 0);
+
 /** Lanes that are named: as many as there is space for, and those of who makes others wait. */
-export function namedLanes({ lanes, culprits }: ITimelineAnswer): number[] {
-  const every = Math.ceil(LABEL / laneHeight(lanes.length));
+export function namedLanes(answer: ITimelineAnswer): number[] {
+  const { lanes, culprits } = answer;
+  const every = Math.ceil(LABEL / laneHeight(laneCount(answer)));
   const named = new Set(culprits.flatMap(({ ranks }) => (ranks.length > 4 ? [] : ranks)));
   const important = lanes.flatMap(({ rank }, at) => (named.has(rank) ? [at] : []));
-  const others = lanes.map((_, at) => at).filter(at => at % every === 0);
+  const others = Array.from({ length: laneCount(answer) }, (_, at) => at).filter(at => at % every === 0);
   return [...important, ...others.filter(at => !important.some(each => Math.abs(each - at) < every))];
 }
 
@@ -41,14 +48,22 @@ export function pathRows({ lanes, path }: ITimelineAnswer): Row[] {
 export const laneHeight = (lanes: number): number =>
   Math.max(LANE.least, Math.min(LANE.usual, LANE.most / Math.max(1, lanes)));
 
+/** Pixels of all lanes. */
+export const lanesHeight = (answer: ITimelineAnswer): number => {
+  const count = laneCount(answer);
+  return Math.min(LANE.most, count * laneHeight(count) * (answer.memory ? TALLER : 1));
+};
+
 /** What is written on a lane: names of long spans that are no passes, and where nothing was recorded. */
 export function labelRows(
-  { lanes, pieces, window: [from, to], whole }: ITimelineAnswer,
+  answer: ITimelineAnswer,
   hidden: ReadonlySet<string>,
   width: number,
   t: Translate
 ): Row[] {
-  if (laneHeight(lanes.length) < LABEL) {
+  const { lanes, pieces, whole } = answer;
+  const [from, to] = answer.window;
+  if (laneHeight(laneCount(answer)) < LABEL) {
     return [];
   }
   const pixel = (to - from) / Math.max(1, width);
@@ -105,6 +120,7 @@ export function kindWords(kind: string, t: Translate): string {
     data: t('waits for data'),
     checkpoint: t('checkpoint'),
     user: t('your own spans'),
+    memory: t('memory'),
     collective: t('blocked in a collective'),
     send: t('blocked in a send'),
     receive: t('blocked in a receive')

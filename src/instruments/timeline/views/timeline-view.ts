@@ -1,5 +1,4 @@
 import { COLORS, formatInteger, type IPlace, type IRecipe, type Row, timeWords } from '../../../charts';
-import type { ConfigPatch } from '../../../protocol/messages.generated';
 import type { TimelineOptions } from '../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../store/source';
 import type { IContent, IMark, IMoved, INote, Loaded } from '../../../views/shared/content';
@@ -7,13 +6,11 @@ import { type Control, selectControl } from '../../../views/shared/control';
 import { goControl } from '../../../views/shared/controls';
 import { chip, rangesField, type ITip } from '../../../views/shared/table';
 import type { ILegend } from '../../../views/shared/lines/legend';
-import { emptyState, retryAction, nothingYet, snippetState, type IState } from '../../../views/shared/states';
 import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-model';
 import { hold, moveOf, axisParams } from '../../../views/shared/scale';
 import { KINDS, kindColor } from '../../../views/shared/span-kinds';
 import type { IViewDefinition } from '../../../views/shared/definition';
 import {
-  SNIPPET,
   TIMELINE,
   type IFoundSpan,
   type IPiece,
@@ -25,8 +22,8 @@ import {
   clockRow,
   HALF,
   labelRows,
-  LANE,
-  laneHeight,
+  laneCount,
+  lanesHeight,
   MOST_SENTENCES,
   summaryOf,
   titleOf,
@@ -37,7 +34,18 @@ import {
   laneWords,
   pieceTip
 } from './lanes';
+import {
+  holderWords,
+  isMemory,
+  MEMORY,
+  memoryRows,
+  memorySummary,
+  memoryTip,
+  memoryWords,
+  withoutMemory
+} from './memory-lanes';
 import { foundRows, MAP_COLUMNS, Overview, Search, Selection } from './lane-tools';
+import { nothingState } from './nothing';
 import { SlowMap } from './slow-map';
 import type { TimelineRequest } from '../../../protocol/requests.generated';
 
@@ -55,11 +63,13 @@ class TimelineView extends ViewModel<TimelineOptions> {
   readonly subject = this.t('Timeline of ranks');
 
   concerns(change: SourceChange): boolean {
-    return change.kind === 'rows' && change.stream === 'spans';
+    return change.kind === 'rows' && ['spans', 'memory'].includes(change.stream);
   }
 
   async load(signal: AbortSignal): Promise<Loaded> {
-    const answer = await this._ask(signal);
+    const all = await this._ask(signal);
+    this._hasMemory = all?.memory !== undefined;
+    const answer = all && this.options.hidden.includes(MEMORY) ? withoutMemory(all) : all;
     this._answer = answer;
     const wanted = this._wanted && answer ? this._search.shown(answer) : undefined;
     this._wanted = false;
@@ -67,12 +77,15 @@ class TimelineView extends ViewModel<TimelineOptions> {
       this._goToFound(answer, wanted);
     }
     if (answer === null) {
-      return { state: await this._nothing(signal) };
+      const newest = (): void => this.choose({ steps: null });
+      return {
+        state: await nothingState(this.source, this.options, this.actions, newest, this.t, signal)
+      };
     }
     const texts = {
       title: titleOf(answer, this.t),
-      caption: captionOf(answer, this._isMap, this.t),
-      summary: summaryOf(answer, this.t),
+      caption: [...captionOf(answer, this._isMap, this.t), ...holderWords(answer, this.t)],
+      summary: [summaryOf(answer, this.t), ...memorySummary(answer, this.t)].join(' '),
       notes: [
         ...answer.culprits.slice(0, MOST_SENTENCES).map(each => this._note(each)),
         ...(this.options.find === '' || this._isMap ? [] : [this._foundNote(answer)])
@@ -98,9 +111,11 @@ class TimelineView extends ViewModel<TimelineOptions> {
 
   private _lanes(answer: ITimelineAnswer): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe'> {
     const { t } = this;
-    const extent = { x: answer.whole, y: [-0.5, answer.lanes.length - 0.5] as const };
+    const count = laneCount(answer);
+    const extent = { x: answer.whole, y: [-0.5, count - 0.5] as const };
     const hidden = new Set(this.options.hidden);
-    this._pieces = answer.pieces.filter(({ kind }) => !hidden.has(kind));
+    const spans = answer.pieces.filter(({ kind }) => !hidden.has(kind));
+    this._pieces = [...spans, ...(answer.memory?.pieces ?? [])];
     const recipeIn = (dark: boolean): IRecipe => {
       const { entries, title } = this._legend(answer, dark);
       const ink = COLORS.ink[dark ? 'dark' : 'light'];
@@ -114,7 +129,12 @@ class TimelineView extends ViewModel<TimelineOptions> {
         },
         params: {
           ...axisParams(extent.x, extent.y),
-          rowNames: Object.fromEntries(answer.lanes.map(({ rank }, at) => [at, formatInteger(rank)])),
+          rowNames: Object.fromEntries(
+            [
+              ...answer.lanes.map(({ rank }) => formatInteger(rank)),
+              ...(answer.memory?.ranks ?? []).map(rank => t('memory %1', formatInteger(rank)))
+            ].entries()
+          ),
           rowTicks: namedLanes(answer),
           stepColor: ink.muted,
           linkColor: ink.strong,
@@ -122,15 +142,15 @@ class TimelineView extends ViewModel<TimelineOptions> {
           keyText: key.map(({ name }) => name)
         },
         datasets: {
-          pieces: this._pieces.map(each => this._row(each, dark)),
+          pieces: this._pieces.flatMap(each => this._rows(each, dark)),
           steps: stepRows(answer, this.env.width),
           clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
           links: [...this._links(answer), ...pathRows(answer)],
           labels: labelRows(answer, hidden, this.env.width, t),
-          found: foundRows(answer, this._pieces, this.options.find),
+          found: foundRows(answer, spans, this.options.find),
           key: key.map(({ color }, index) => ({ place: index, color }))
         },
-        height: Math.min(LANE.most, answer.lanes.length * laneHeight(answer.lanes.length))
+        height: lanesHeight(answer)
       };
     };
     const { isDark } = this.env;
@@ -209,6 +229,9 @@ class TimelineView extends ViewModel<TimelineOptions> {
       return this._slow.tipOf(mark);
     }
     const piece = this._at(mark);
+    if (piece && isMemory(piece)) {
+      return memoryTip(piece, this._rankOf(piece), this.env.isDark, this.t);
+    }
     const lane = piece && this._answer?.lanes[piece.lane];
     return lane ? pieceTip(piece, lane, this.env.isDark, this.t) : null;
   }
@@ -221,12 +244,12 @@ class TimelineView extends ViewModel<TimelineOptions> {
       return this._turn(key === 'n' ? 1 : -1);
     }
     const by = moveOf(key);
-    const lanes = this._answer?.lanes ?? [];
-    if (by === undefined || lanes.length === 0) {
+    const answer = this._answer;
+    if (by === undefined || !answer || answer.lanes.length === 0) {
       return null;
     }
     const before = this._cursor;
-    const lane = hold((before?.lane ?? 0) + (before ? by[1] : 0), lanes.length);
+    const lane = hold((before?.lane ?? 0) + (before ? by[1] : 0), laneCount(answer));
     const inside = this._pieces.filter(each => each.lane === lane).sort((a, b) => a.begin - b.begin);
     const near = inside.findIndex(each => each.end > (before?.begin ?? 0));
     const at = hold((near < 0 ? inside.length - 1 : near) + (before ? by[0] : 0), inside.length);
@@ -237,7 +260,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
     this._cursor = piece;
     this.env.zoom?.reveal((piece.begin + piece.end) / 2, lane);
     const mark = markOf(piece);
-    const words = this._words(piece, lanes[lane]);
+    const words = this._words(piece, answer.lanes[lane]);
     return key === 'copy' ? { said: words, mark, copy: words } : { said: words, mark };
   }
 
@@ -389,6 +412,10 @@ class TimelineView extends ViewModel<TimelineOptions> {
       color: kindColor(kind, isDark),
       isHidden: hidden.includes(kind)
     }));
+    if (this._hasMemory) {
+      const [name, color] = [kindWords(MEMORY, this.t), kindColor(MEMORY, isDark)];
+      entries.push({ id: MEMORY, name, color, isHidden: hidden.includes(MEMORY) });
+    }
     return { title: this.t('kind'), entries, hidden, hide: names => this.choose({ hidden: names }) };
   }
 
@@ -400,19 +427,26 @@ class TimelineView extends ViewModel<TimelineOptions> {
     });
   }
 
-  private _row(piece: IPiece, isDark: boolean): Row {
+  private _rows(piece: IPiece, isDark: boolean): Row[] {
     const { lane, depth, begin, end, kind } = piece;
-    return {
-      x: begin,
-      x2: end,
-      y: depth === 1 ? lane + 0.05 : lane - HALF,
-      y2: lane + HALF,
-      color: kindColor(kind, isDark),
-      text: this._words(piece, this._answer?.lanes[lane])
-    };
+    const text = this._words(piece, this._answer?.lanes[lane]);
+    if (isMemory(piece)) {
+      return memoryRows(piece, this._answer?.memory?.scale ?? 1, isDark, text);
+    }
+    const y = depth === 1 ? lane + 0.05 : lane - HALF;
+    return [{ x: begin, x2: end, y, y2: lane + HALF, color: kindColor(kind, isDark), text }];
   }
 
-  private _words({ kind, name, begin, end, step }: IPiece, lane: ITimelineLane | undefined): string {
+  /** The rank of a stretch of memory, whose lanes come after those of spans. */
+  private _rankOf({ lane }: IPiece): number {
+    return this._answer?.memory?.ranks[lane - this._answer.lanes.length] ?? NaN;
+  }
+
+  private _words(piece: IPiece, lane: ITimelineLane | undefined): string {
+    if (isMemory(piece)) {
+      return memoryWords(piece, this._rankOf(piece), this.t);
+    }
+    const { kind, name, begin, end, step } = piece;
     const what = name === '' ? kindWords(kind, this.t) : name;
     const where = lane ? laneWords(lane, this.t) : '';
     const took = timeWords(end - begin);
@@ -428,45 +462,14 @@ class TimelineView extends ViewModel<TimelineOptions> {
       .at(-1);
   }
 
-  private async _nothing(signal: AbortSignal): Promise<IState> {
-    const { actions, source, t, options } = this;
-    const draft = { ranks: options.ranks, columns: MOST_SENTENCES, draft: true };
-    const others = options.steps ? await source.asker?.(TIMELINE)?.(draft, signal) : null;
-    if (others) {
-      return emptyState(
-        t(
-          'Of these steps no spans are recorded; there are spans of steps %1 to %2.',
-          ...others.there.map(formatInteger)
-        ),
-        t('Show the newest steps'),
-        () => this.choose({ steps: null })
-      );
-    }
-    if (source.asker?.(TIMELINE) === undefined) {
-      return nothingYet(t('The timeline is read from a recording, and here is none.'), actions, t);
-    }
-    if (source.connection.kind === 'live') {
-      const patch: ConfigPatch = { flags: {}, instruments: { timeline: { granularity: 'phases' } } };
-      const run = async (): Promise<void> => {
-        await source.configure(patch);
-        actions.retry();
-      };
-      return {
-        kind: 'empty',
-        sentence: t('This run has no recorded spans yet.'),
-        action: { label: t('Record phases'), run },
-        more: [retryAction(actions, t)]
-      };
-    }
-    return snippetState(t('No spans are recorded. In the training script:'), SNIPPET, actions, t);
-  }
-
   private get _isMap(): boolean {
     return this.options.kind === 'map';
   }
 
   private readonly _slow = new SlowMap(this.t);
   private _answer: ITimelineAnswer | null = null;
+  /** Whether there is memory, hidden or not. */
+  private _hasMemory = false;
   private _pieces: readonly IPiece[] = [];
   private _cursor: IPiece | null = null;
   private readonly _search = new Search();
