@@ -133,6 +133,11 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
                     stat="grad", count=0.0, mean=NAN, m2=0.0, m3=0.0, m4=0.0, min=NAN, max=NAN, nan_count=4.0
                 ),
                 moments_row(
+                    stat="underflow",
+                    name="decoder.layers.0.mlp.linear_fc1/input0/activation:float8_e4m3fn",
+                    **moment_row([1.0] + [0.0] * 7),
+                ),
+                moments_row(
                     rank=3, stage=1, m4=INF, min=NAN, max=NAN, nan_count=NAN, inf_count=NAN, rounding=2.0**-24
                 ),
             ],

@@ -105,6 +105,10 @@ def merge_cases() -> list[dict[str, Any]]:
         ("One outlier among many.", {"a": [([0.0] * 999, 0, 0), ([1000.0], 0, 0)]}),
         ("Gradients far below one.", {"a": [([1e-12, -3e-12], 0, 0), ([4e-12], 0, 0)]}),
         ("Large values.", {"a": [([1e30, -2e30], 0, 0), ([5e30], 0, 0)]}),
+        (
+            "A share is the mean of ones and zeros.",
+            {"a": [([1.0] * 3 + [0.0] * 61, 0, 0), ([0.0] * 7, 0, 0), ([1.0] + [0.0] * 28, 0, 0)]},
+        ),
     ]
     found = [about_zero()]
     for doc, groups in cases:
@@ -192,6 +196,10 @@ _NAMES = {
     "decoder.layers.3.mlp.shared_experts.linear_fc1.weight": (3, "decoder.layers", "mlp.shared_experts.linear_fc1.weight", None, None),
     "model.layers.5.block_sparse_moe.experts.3.w1.weight": (5, "model.layers", "block_sparse_moe.experts.w1.weight", None, 3),
     "decoder.layers.0/output0": (0, "decoder.layers", "output0", "output", None),
+    "decoder.layers.3.mlp.linear_fc1/input0/activation:float8_e4m3fn": (3, "decoder.layers", "mlp.linear_fc1.input0.activation:float8_e4m3fn", "input", None),
+    "decoder.layers.3.mlp.experts.linear_fc1.weight12/param:mxfp8": (3, "decoder.layers", "mlp.experts.linear_fc1.weight.param:mxfp8", None, 12),
+    "decoder.layers.4/residual:bfloat16": (4, "decoder.layers", "(layer).residual:bfloat16", None, None),
+    "residual:bfloat16": (None, "(global)", "residual:bfloat16", None, None),
     "decoder/input0": (None, "(global)", "decoder.input0", "input", None),
     "embedding.word_embeddings.weight": (None, "(global)", "embedding.word_embeddings.weight", None, None),
     "embedding/output0": (None, "(global)", "embedding.output0", "output", None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from ..protocol import parse_name
 from ..tracer import FlagPoints, ModelPoints, RankCoordinates, Source, TracerError
+from ..tracer.moments.casts import held
 from ..tracer.moments.features import (
     attention_entropy,
     attention_largest,
@@ -161,6 +163,7 @@ class TorchMoments:
             unavailable=self._unavailable(flat),
             left_out=_unmeasured(others),
             before_reduction=before_reduction([model]),
+            held=list(self._held(body)),
         )
 
     def _renamed(self, body: nn.Module) -> dict[str, str]:
@@ -216,6 +219,16 @@ class TorchMoments:
                     partial(_itself, parameter, expert),
                     partial(_counted_gradient, parameter) if cut else partial(_gradient, parameter, expert),
                 )
+
+    def _held(self, body: nn.Module) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Give the tensors of modules that are of torch's float8 types, with their scales."""
+        for own, module in body.named_modules():
+            own_tensors = chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
+            for key, tensor in own_tensors:
+                if held(tensor) is None or not _counts(tensor, self._coords):
+                    continue
+                if not (isinstance(tensor, nn.Parameter) and _measurable(tensor)):
+                    yield self._name(f"{own}.{key}".lstrip(".")), partial(_held_now, module, key)
 
     def _sites(self, body: nn.Module) -> Iterator[SitePoint]:
         first = self._coords.tp == 0
@@ -307,6 +320,11 @@ def _experts(body: nn.Module, own: str, parameter: Tensor) -> int:
         return 0
     count = stacked_experts(body.get_submodule(holder))
     return count if count and parameter.ndim > 1 and parameter.shape[0] == count else 0
+
+
+def _held_now(module: nn.Module, key: str) -> tuple[Tensor, Tensor | None] | None:
+    tensor = getattr(module, key, None)
+    return held(tensor, module, key) if isinstance(tensor, Tensor) else None
 
 
 def _itself(parameter: Tensor, expert: int | None = None) -> Tensor:

@@ -73,6 +73,13 @@ Measured = Literal[
     "router_similarity",
     "stable_rank",
     "kernel_norm",
+    "underflow",
+    "overflow",
+    "saturated",
+    "subnormal",
+    "cast_error",
+    "cast_scale",
+    "cast_amax",
 ]
 MomentStatistic = Literal[
     "l2",
@@ -516,12 +523,14 @@ class NotebookViews(ABC):
         Parameters
         ----------
         stat : str
-            What was measured. One of ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``,
-            ``residual_dgrad``, ``grad_unreduced``, ``param_origin``, ``exp_avg``, ``exp_avg_sq``,
-            ``attention_entropy``, ``attention_max``, ``router_entropy``, ``router_similarity``,
-            ``stable_rank``, ``kernel_norm``. The name of a statistic is taken for ``statistic``, and
-            gradients for what was measured: ``run.statistics(stat="kurtosis")`` is ``run.statistics("grad",
-            "kurtosis")``.
+            What was measured. The last seven are of a cast to fewer bits: of underflow, overflow, saturated
+            and subnormal the mean is the share of values. One of ``param``, ``grad``, ``activation``,
+            ``dgrad``, ``residual``, ``residual_dgrad``, ``grad_unreduced``, ``param_origin``, ``exp_avg``,
+            ``exp_avg_sq``, ``attention_entropy``, ``attention_max``, ``router_entropy``,
+            ``router_similarity``, ``stable_rank``, ``kernel_norm``, ``underflow``, ``overflow``,
+            ``saturated``, ``subnormal``, ``cast_error``, ``cast_scale``, ``cast_amax``. The name of a
+            statistic is taken for ``statistic``, and gradients for what was measured:
+            ``run.statistics(stat="kurtosis")`` is ``run.statistics("grad", "kurtosis")``.
         statistic : str, optional
             What is read of it; near_zero_share is the share of values of a size below 1e-8, nonfinite the
             number of NaN and infinite values. One of ``l2``, ``rms``, ``mean``, ``variance``, ``std``,

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from ..adapters.find import find_moments
 from ..protocol import StepReadings, is_whole
 from ..tracer.errors import TracerError
+from ..tracer.moments.casts import formats_of
 from ..tracer.moments.gathering import CompleteStep
 from ..tracer.moments.hooks.loss_scale import LossScale
 from ..tracer.moments.intervals import JUDGED, OF_POINTS, STATE, Intervals
@@ -59,6 +60,15 @@ class StatisticsSettings:
         Of each matrix that is complete here, before the step: the largest singular value by power iteration,
         and the sum of all squares over its own. A step costs four products of each matrix and a vector there
         and back.
+    precision : int or None
+        Every how many steps it is computed what casts to fewer bits would lose of parameters, activations and
+        dgrads, and read what tensors of float8 in the model have lost: shares of values that underflow,
+        overflow, saturate and become subnormal, errors, scales and largest sizes.
+    formats : str, sequence or mapping, optional
+        To what: any of ``float8_e4m3fn``, ``float8_e5m2`` (with the tensor's own scale; ``…_delayed`` with
+        the one before, ``…_unscaled`` with none), ``mxfp8``, ``nvfp4``, ``float16``, ``bfloat16``; or by
+        ``param``, ``activation`` and ``dgrad`` what each is cast to. When absent, dgrads to
+        ``float8_e5m2`` and the others to ``float8_e4m3fn``.
     sites : str
         Of which modules the first input and the first output are measured as activations: ``"projections"``,
         or ``"all"``, which costs a pass over memory for each end of each module.
@@ -130,6 +140,8 @@ class StatisticsSettings:
     router_similarity: int | None = None
     stable_rank: int | None = None
     kernel_norm: int | None = None
+    precision: int | None = None
+    formats: Any = None
     sites: str = "projections"
     tracer: Tracer | None = None
     loss_scale: Any = None
@@ -151,6 +163,7 @@ class StatisticsSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        formats_of(self.formats)
         known = {each.name for each in fields(TraceSettings)}
         for name in self.options:
             if name not in known:
@@ -276,6 +289,7 @@ def log_statistics(model: nn.Module | Sequence[nn.Module], settings: StatisticsS
         at_once=settings.at_once,
         recorded=Intervals.sent(**(settings.recorded or {})),
         renewed=partial(find, tracer.points),
+        formats=settings.formats,
     )
 
 

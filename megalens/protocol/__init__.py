@@ -25,6 +25,7 @@ from .settings import *
 from .views import *
 
 if TYPE_CHECKING:
+    from .cast_names import *
     from .frame import *
     from .frame_checker import *
     from .moments import *
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from .tensor_name import *
 
 # What needs numpy and pyarrow is loaded on first use: `from megalens import Tile` is to cost nothing.
-_LATER = ("streams", "frame", "frame_checker", "moments", "readings", "segments", "tensor_name")
+_LATER = ("cast_names", "streams", "frame", "frame_checker", "moments", "readings", "segments", "tensor_name")
 
 
 def __getattr__(name: str) -> Any:

@@ -728,6 +728,8 @@ class LoggedStatistics(TypedDict):
     router_similarity: NotRequired[int]
     stable_rank: NotRequired[int]
     kernel_norm: NotRequired[int]
+    precision: NotRequired[int]
+    """What casts to fewer bits lose: the stats underflow, overflow, saturated, subnormal, cast_error, cast_scale and cast_amax."""
 
 
 class HelloResumed(TypedDict):

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from .contract import contract_json
 
 __all__ = [
+    "CAST_SHARES",
+    "CAST_STATS",
     "MOMENT_COLUMNS",
     "MOMENT_POWERS",
     "MOMENT_READINGS",
@@ -57,6 +59,11 @@ RAW_MOMENTS_FOLDER = "training_stats"
 """The folder that holds the files of raw moments of one run."""
 SCALED_STATS = ("dgrad", "residual_dgrad")
 """What files of raw moments hold multiplied by the loss scale: gradients inside of the backward pass."""
+
+CAST_SHARES = ("underflow", "overflow", "saturated", "subnormal")
+"""What a cast to fewer bits loses, as shares: moments of ones and zeros."""
+CAST_STATS = (*CAST_SHARES, "cast_error", "cast_scale", "cast_amax")
+"""All that is said of a cast; rows are named ``<tensor>/<stat of the tensor>:<format>``."""
 
 # Up to this multiple of the rows, values are marked in a table; beyond, they are found by sorting.
 _SPARSE = 4

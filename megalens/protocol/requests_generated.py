@@ -169,6 +169,13 @@ class MomentRowsRequest(TypedDict):
             "router_similarity",
             "stable_rank",
             "kernel_norm",
+            "underflow",
+            "overflow",
+            "saturated",
+            "subnormal",
+            "cast_error",
+            "cast_scale",
+            "cast_amax",
         ]
     ]
     where: NotRequired[MomentFilter]
@@ -199,8 +206,15 @@ class MomentGroupsRequest(TypedDict):
         "router_similarity",
         "stable_rank",
         "kernel_norm",
+        "underflow",
+        "overflow",
+        "saturated",
+        "subnormal",
+        "cast_error",
+        "cast_scale",
+        "cast_amax",
     ]
-    """What was measured."""
+    """What was measured. The last seven are of a cast to fewer bits: of underflow, overflow, saturated and subnormal the mean is the share of values."""
     statistic: Literal[
         "l2",
         "rms",

@@ -175,6 +175,8 @@ def _form(texts: tuple[str, ...]) -> tuple[TensorName, int | None, int | None] |
 def _parsed(name: str) -> tuple[TensorName, int | None, int | None]:
     """Return what a name says, and the indices of the components that are the layer and the expert."""
     tokens = name.replace("/", ".").split(".")
+    # What a cast loses is named after what is cast: "fc1/input0/activation:float8_e4m3fn".
+    cast = [tokens.pop()] if len(tokens) > 1 and ":" in tokens[-1] else []
     expert, expert_at, tokens = _without_expert(tokens)
     at = _layer_at(tokens)
     if at is None:
@@ -185,6 +187,7 @@ def _parsed(name: str) -> tuple[TensorName, int | None, int | None]:
         at += expert_at is not None and expert_at <= at
     items = items or [LAYER_ITEM]
     tail = _ROLE.fullmatch(items[-1])
+    items = items + cast
     parsed = TensorName(
         layer=layer,
         stack=stack,

@@ -26,7 +26,7 @@ Progress = Callable[[int, int, str], object]
 _MOST_PROBLEMS, _MOST_PROBLEM = 200, 500
 _MOST_FILES = 20_000
 _ROWS = 1 << 17
-_READERS = ("megalens.runs.tensorboard_files:EVENT_FILES",)
+_READERS = ("megalens.runs.inspect_logs:INSPECT_LOGS", "megalens.runs.tensorboard_files:EVENT_FILES")
 """The core's own, asked after those of the slices."""
 
 

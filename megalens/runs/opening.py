@@ -112,7 +112,7 @@ def open_run(
         one run; a pattern of such folders (``runs/job-*/``), which do whatever they are called; a ``.jsonl``
         file of raw moments, a ``training_stats`` folder, or a folder with exactly one run of them; a folder
         with traces of PyTorch's profiler or of MegatronApp, a file for each rank, or one file in Chrome's
-        trace format.
+        trace format; logs of nvidia-dlfw-inspect; TensorBoard's event files.
     progress : callable, optional
         Called with (bytes done, bytes in all, what is being done) while JSONL or traces are read for the
         first time; raise from it to cancel.

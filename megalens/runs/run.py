@@ -335,7 +335,8 @@ class Run(Controls):
         stat : str or sequence of str
             ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``, ``residual_dgrad``,
             ``attention_entropy``, ``attention_max``, ``router_entropy``, ``router_similarity``,
-            ``stable_rank``, ``kernel_norm``.
+            ``stable_rank``, ``kernel_norm``; of casts to fewer bits ``underflow``, ``overflow``,
+            ``saturated``, ``subnormal``, ``cast_error``, ``cast_scale``, ``cast_amax``.
         by : str, function or sequence of them
             Any of ``name``, ``layer``, ``stack``, ``family``, ``kind``, ``module_type``, ``item_type``,
             ``role``, ``expert``, ``rank``, ``stage``; a regular expression with groups (named ones become

@@ -5,14 +5,9 @@ from __future__ import annotations
 import os
 import re
 import struct
-from array import array
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import numpy as np
 
 from ..protocol import shown_text
 from .errors import ClientError
@@ -23,48 +18,23 @@ from .foreign_files import (
     Progress,
     cached_recording,
     files_within,
-    scalar_tables,
 )
+from .foreign_numbers import Numbers
 from .moments import find_trees
 from .run_folder import RunFolder
-from .tensor_metrics import norm_tables
 
 __all__ = ["EVENT_FILES"]
 
-_VERSION = "tensorboard 2"
+_VERSION = "tensorboard 3"
 _ENDING = re.compile(r"tfevents")
 _RANK = re.compile(r"rank[-_]?(\d{1,6})", re.IGNORECASE)
 _MOST_FOLDERS, _MOST_NAMED = 1_000, 5
 _MOST_RECORD = 1 << 16
 """Bytes; what is larger is a picture or a graph, and its checksum would take long."""
-_MOST_NUMBERS, _MOST_NAMES, _LONGEST_NAME = 5_000_000, 100_000, 1_000
-_MOST_STEP = 1 << 60
-_LATEST = 4e9
-"""s: until the year 2096."""
 _HEAD, _TAIL = struct.Struct("<QI"), struct.Struct("<I")
 _TOLD_EVERY = 1 << 12
 _FLOAT, _DOUBLE = 1, 2
 """Of TensorFlow's types of tensors."""
-
-
-@dataclass
-class _Numbers:
-    """Columns of what was read: step, time in s, rank, number of the name, value."""
-
-    columns: list[array[Any]] = field(default_factory=lambda: [array(kind) for kind in "qdiid"])
-    names: dict[str, int] = field(default_factory=dict)
-    left_out: Counter[str] = field(default_factory=Counter)
-
-    def add(self, step: int, time: float, rank: int, name: str, value: float) -> None:
-        known = len(name) <= _LONGEST_NAME and (name in self.names or len(self.names) < _MOST_NAMES)
-        if not known or not 0 <= step < _MOST_STEP or not 0 <= time < _LATEST:
-            self.left_out["numbers without a step, time or name of use"] += 1
-        elif len(self.columns[0]) >= _MOST_NUMBERS:
-            self.left_out[f"numbers beyond {_MOST_NUMBERS}"] += 1
-        else:
-            row = (step, time, rank, self.names.setdefault(name, len(self.names)), value)
-            for column, each in zip(self.columns, row, strict=True):
-                column.append(each)
 
 
 def holds_events(path: Path, within: Path | None = None) -> bool:
@@ -151,7 +121,7 @@ def read_numbers(folders: dict[str, list[Path]], progress: Progress | None = Non
     Raises ``ClientError`` where there are none.
     """
     event = needed_module("tensorboardX.proto.event_pb2").Event
-    numbers, problems = _Numbers(), list[str]()
+    numbers, problems = Numbers(), list[str]()
     total = sum(file.stat().st_size for files in folders.values() for file in files)
     done = 0
     for name, files in folders.items():
@@ -165,16 +135,11 @@ def read_numbers(folders: dict[str, list[Path]], progress: Progress | None = Non
                         progress(done + data.tell(), total, f"reading {shown}")
                     _take(event, record, rank, before, numbers)
             done += file.stat().st_size
-    if not len(numbers.columns[0]):
+    if not len(numbers):
         raise ClientError("The TensorBoard files hold no numbers over steps.", code="unreadable")
-    problems += [f"{count} {what} are left out." for what, count in sorted(numbers.left_out.items())]
+    problems += numbers.problems()
     origin = {"kind": "trace", "name": "TensorBoard", "steps": "counted"}
-    step, time, rank, name, value = _ordered(numbers)
-    names = list(numbers.names)
-    streams = {"scalars": scalar_tables([step, time, rank, name, value], names)}
-    if norms := list(norm_tables(names, step, rank, name, value)):
-        streams["moments"] = iter(norms)
-    return ForeignRows(origin, streams, problems)
+    return ForeignRows(origin, numbers.streams(), problems)
 
 
 def _length(head: bytes) -> int | None:
@@ -190,7 +155,7 @@ def _checksum(data: bytes) -> int:
     return masked
 
 
-def _records(data: BinaryIO, shown: str, numbers: _Numbers, problems: list[str]) -> Iterator[bytes]:
+def _records(data: BinaryIO, shown: str, numbers: Numbers, problems: list[str]) -> Iterator[bytes]:
     """Yield what may hold numbers. A file that is cut off, or damaged, gives what comes before that."""
     size = data.seek(0, 2)
     data.seek(0)
@@ -210,7 +175,7 @@ def _records(data: BinaryIO, shown: str, numbers: _Numbers, problems: list[str])
             numbers.left_out["damaged records"] += 1
 
 
-def _take(event: Any, record: bytes, rank: int, before: str, numbers: _Numbers) -> None:
+def _take(event: Any, record: bytes, rank: int, before: str, numbers: Numbers) -> None:
     try:
         found = event.FromString(record)
     except Exception:
@@ -238,15 +203,3 @@ def _of_tensor(value: Any) -> float | None:
     if len(content) == struct.calcsize(form):
         return float(struct.unpack(form, content)[0])
     return float(values[0]) if len(values) == 1 else None
-
-
-def _ordered(numbers: _Numbers) -> list[Any]:
-    """Return the columns by step; of a step that was written again, after a restart, the newest."""
-    step, time, rank, name, value = (np.frombuffer(each, each.typecode) for each in numbers.columns)
-    order = np.lexsort((time, name, rank, step))
-    last = np.ones(len(order), bool)
-    if len(order) > 1:
-        keys = [each[order] for each in (step, rank, name)]
-        last[:-1] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
-    order = order[last]
-    return [each[order] for each in (step, time, rank, name, value)]

@@ -160,6 +160,8 @@ def _train(steps: int, pace: float, **options: Any) -> None:
     jsonl = options.pop("jsonl", None)
     tracer = megalens.trace(model, flags=["HiddenStates", "MLP1_mat_mul"], linger=0, **options)
     logged = dict.fromkeys(("param", "grad", "activation", "dgrad", "residual"), 1)
+    formats = {"activation": "nvfp4", "dgrad": "float8_e5m2"}
+    logged |= {"precision": 10, "formats": formats}
     megalens.log_statistics(model, optimizer, tracer=tracer, jsonl=jsonl, **logged)
     for step in range(steps):
         with tracer.step():

@@ -562,6 +562,10 @@ export interface LoggedStatistics {
   router_similarity?: number;
   stable_rank?: number;
   kernel_norm?: number;
+  /**
+   * What casts to fewer bits lose: the stats underflow, overflow, saturated, subnormal, cast_error, cast_scale and cast_amax.
+   */
+  precision?: number;
 }
 
 /**

@@ -41,15 +41,19 @@ const ENOUGH = 6;
  * `multihead_layers.3`, `encoder.3`, never `experts.3` or `head.3`. Of equals it is the first.
  */
 export function parseName(name: string): ITensorName {
-  const { expert, tokens } = withoutExpert(name.split(/[./]/));
+  const all = name.split(/[./]/);
+  // What a cast loses is named after what is cast: "fc1/input0/activation:float8_e4m3fn".
+  const cast = all.length > 1 && all[all.length - 1]?.includes(':') ? all.splice(-1) : [];
+  const { expert, tokens } = withoutExpert(all);
   const at = layerAt(tokens);
   const before = tokens.slice(0, Math.max(at, 0)).join('.');
   const items = tokens.slice(at + 1);
   if (items.length === 0) {
     items.push('(layer)');
   }
+  const role = /^(input|output)[0-9]*$/.exec(items[items.length - 1] ?? '')?.[1];
+  items.push(...cast);
   const kind = items[items.length - 1] ?? '';
-  const role = /^(input|output)[0-9]*$/.exec(kind)?.[1];
   return {
     layer: at < 0 ? null : Number(tokens[at]),
     stack: at < 0 ? '(global)' : before || 'layer',

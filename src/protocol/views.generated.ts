@@ -105,7 +105,7 @@ export type HiddenLines = string[];
  */
 export type IgnoreOutliers = boolean;
 /**
- * What was measured.
+ * What was measured. The last seven are of a cast to fewer bits: of underflow, overflow, saturated and subnormal the mean is the share of values.
  */
 export type MeasuredTensors =
   | 'param'
@@ -123,7 +123,14 @@ export type MeasuredTensors =
   | 'router_entropy'
   | 'router_similarity'
   | 'stable_rank'
-  | 'kernel_norm';
+  | 'kernel_norm'
+  | 'underflow'
+  | 'overflow'
+  | 'saturated'
+  | 'subnormal'
+  | 'cast_error'
+  | 'cast_scale'
+  | 'cast_amax';
 /**
  * What is read of it; near_zero_share is the share of values of a size below 1e-8, nonfinite the number of NaN and infinite values.
  */

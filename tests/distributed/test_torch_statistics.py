@@ -68,6 +68,23 @@ def test_every_layout_has_the_statistics_of_one_process(tmp_path: Path) -> None:
         hold(tmp_path, kind, way, replicas, frozenset(norms if way == "sequence" else ()))
 
 
+def test_shares_of_casts_are_those_of_one_process_to_the_last_value(tmp_path: Path) -> None:
+    formats = {"activation": "float16", "param": "float16", "dgrad": "float16"}
+    asked = {"precision": 1, "formats": formats}
+    run_job(1, "torch_statistics_work:trained", [("gpt", "none", 2)], tmp_path, asked)
+    run_job(2, "torch_statistics_work:trained", [("gpt", "ddp", 2), ("gpt", "fsdp2", 2)], tmp_path, asked)
+    whole = sums(tmp_path / "gpt none 2")
+    assert any(values[1] > 0 for (stat, _, _), values in whole.items() if stat.startswith("subnormal"))
+    for way in ("ddp", "fsdp2"):
+        found = sums(tmp_path / f"gpt {way} 2")
+        assert found.keys() == whole.keys()
+        for key, values in found.items():
+            # What other additions change is the last bit of a value, and at the first step of none that decides.
+            if key[2] == 1 and key[0].startswith(("underflow", "overflow", "saturated", "subnormal")):
+                assert values[0] == whole[key][0], (way, key)
+                assert round(values[1]) == round(whole[key][1]), (way, key)
+
+
 def test_what_a_process_that_is_gone_had_a_part_in_is_left_out_and_named(tmp_path: Path) -> None:
     warnings, _ = run_job(2, "torch_statistics_work:parted", tmp_path)
     assert len(warnings) == 1

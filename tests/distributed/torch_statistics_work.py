@@ -25,15 +25,20 @@ STEPS = 2
 _ALL = dict.fromkeys(("param", "grad", "activation", "dgrad", "residual", "residual_dgrad"), 1)
 
 
-def trained(rank: int, ways: Sequence[tuple[str, str, int]], folder: Path) -> list[list[str]]:
+def trained(
+    rank: int, ways: Sequence[tuple[str, str, int]], folder: Path, asked: dict[str, Any] = _ALL
+) -> list[list[str]]:
     """Train each (kind, way, replicas) into a folder of its own; the warnings of each."""
-    return [_train(kind, way, replicas, folder / f"{kind} {way} {replicas}") for kind, way, replicas in ways]
+    return [
+        _train(kind, way, replicas, folder / f"{kind} {way} {replicas}", asked)
+        for kind, way, replicas in ways
+    ]
 
 
-def _train(kind: str, way: str, replicas: int, folder: Path) -> list[str]:
+def _train(kind: str, way: str, replicas: int, folder: Path, asked: dict[str, Any]) -> list[str]:
     model = _spread(_build(kind), way)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    with megalens.log_statistics(model, optimizer, **_ALL, hub=None, jsonl=folder, samples=4) as statistics:
+    with megalens.log_statistics(model, optimizer, **asked, hub=None, jsonl=folder, samples=4) as statistics:
         # In one process the replicas' samples are micro-batches, and their gradients add up where others are averaged.
         alone = way == "none"
         place = statistics.tracer.points.place

@@ -63,6 +63,7 @@ CATALOGUE: dict[str, int] = {
     "flight_dumps": 5,
     "memory_snapshots": 5,
     "event_files": 5,
+    "inspect_logs": 5,
     "anomalies": 10,
     "run_folder": 40,
     "changed_byte": 20,

@@ -19,7 +19,7 @@ from megalens.demo.model import GPT, GPTConfig
 IDS = torch.arange(16).reshape(2, 8)
 EVERYTHING = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul", "HiddenStates", "AttentionOutput_mat_mul")
 STATISTICS = ("param", "grad", "activation", "dgrad", "residual", "residual_dgrad")
-SEEN = ("attention_entropy", "attention_max", "stable_rank", "kernel_norm")
+SEEN = ("attention_entropy", "attention_max", "stable_rank", "kernel_norm", "precision")
 
 
 class Odd(nn.Module):

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol import RANK_SCALAR
+from ...protocol import CAST_STATS, RANK_SCALAR
 
-MODULE_END = re.compile(r"/(input|output)\d*$")
-"""The suffix of a module's name in the names of tensors at its ends."""
+MODULE_END = re.compile(r"/(input|output)\d*(/\w+:\w+)?$|/\w+:\w+$")
+"""The suffix of a module's name in the names of tensors at its ends, and of casts."""
 
 
 Column = NDArray[np.float64]
@@ -63,6 +63,10 @@ def direction_of(stat: str, name: str = "") -> str:
     """Return the part of the step in which a statistic arises, as in the stream ``alarms``."""
     if stat in ("scalar", RANK_SCALAR):
         return "loss" if "loss" in name.lower() else "optimizer"
+    if stat in CAST_STATS:
+        stat = name.rpartition("/")[2].partition(":")[0]
+        # This step computes with the parameters that are cast.
+        return "parameters" if stat == "param" else DIRECTIONS.get(stat, "forward")
     return DIRECTIONS.get(stat, "forward")
 
 

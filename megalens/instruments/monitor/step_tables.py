@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol import MOMENT_COLUMNS, Readings, StepReadings
+from ...protocol import CAST_SHARES, CAST_STATS, MOMENT_COLUMNS, Readings, StepReadings
 from .levels import Levels, module_order, trace_order
 from .table import (
     ALL,
@@ -27,6 +27,7 @@ from .table import (
 _SCALARS = re.compile(r"loss|grad.*norm|norm.*grad|^lr$|learning.rate", re.IGNORECASE)
 # Largest finite value of each format, as a power of two.
 _LIMITS = {"float16": 16.0, "bfloat16": 128.0, "float32": 128.0, "float8_e4m3fn": 8.8, "float8_e5m2": 15.8}
+_OTHER_CASTS = frozenset(CAST_STATS) - frozenset(CAST_SHARES)
 _MOST_LAYOUTS = 64
 _REMEMBERED = 64
 _NOTHING = np.full((1, len(MOMENT_COLUMNS)), np.nan)
@@ -52,8 +53,8 @@ class StepTables:
             for k, v in step.scalars.items()
             if _SCALARS.search(k) and not k.startswith(OPTIMIZER_WRITTEN)
         }
-        given = [each for each in step.readings if len(each.names)]
-        parts = [np.asarray(each.rows, np.float64) for each in given]
+        given = [each for each in step.readings if len(each.names) and each.stat not in _OTHER_CASTS]
+        parts = [_measured(each) for each in given]
         scales = [each.loss_scale for each in given]
         complete = [_NOTHING] * len(given)
         chunks = [self._chunk(each) for each in given]
@@ -174,6 +175,14 @@ def _laid_out(chunks: tuple[RowBlock, ...]) -> TableLayout:
         np.concatenate([chunk.limits for chunk in chunks]) if chunks else np.empty(0),
         chunks,
     )
+
+
+def _measured(given: Readings) -> Column:
+    rows = np.asarray(given.rows, np.float64)
+    if given.stat in CAST_SHARES:
+        # Count and share alone: rules of sizes have nothing to say of ones and zeros.
+        rows = np.concatenate((rows[:, :2], np.full((len(rows), len(MOMENT_COLUMNS) - 2), np.nan)), axis=1)
+    return rows
 
 
 def _only(given: Readings) -> Readings:

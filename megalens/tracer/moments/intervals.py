@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ...protocol import is_whole, must_be, no_such
+from ...protocol import CAST_STATS, is_whole, must_be, no_such
 from ..errors import TracerError
 from .hooks.backward_end import UNREDUCED
 from .part import MeasuredRows, NameList
@@ -44,6 +44,7 @@ _TITLES = {
     "gradient_direction": "Gradients along the optimizer's mean",
     "communication": "Communication",
     "inputs": "Numbers of what the model is given",
+    "precision": "Casts to fewer bits",
     "grad_unreduced": "Gradients before reduction",
     "grad_accumulated": "Gradients after each micro-batch",
 }
@@ -64,6 +65,8 @@ class Intervals:
         What collectives are given and give.
     inputs : int
         A number of what the model is given, by which data that come again are known.
+    precision : int
+        What casts to fewer bits lose: the statistics :data:`~megalens.protocol.CAST_STATS`.
     grad_unreduced, grad_accumulated : int
         Each process's own gradients: those of the last micro-batch, and after each.
     """
@@ -80,6 +83,7 @@ class Intervals:
     router_similarity: int = 0
     stable_rank: int = 0
     kernel_norm: int = 0
+    precision: int = 0
     exp_avg: int = 0
     exp_avg_sq: int = 0
     grad_unreduced: int = 0
@@ -152,7 +156,8 @@ class Intervals:
 
     def due(self, step: int) -> frozenset[str]:
         """Return the statistics that are logged at ``step``."""
-        return frozenset(stat for stat, every in self.on().items() if step % every == 0)
+        due = frozenset(stat for stat, every in self.on().items() if step % every == 0)
+        return due | frozenset(CAST_STATS) if "precision" in due else due
 
     def to_message(self) -> dict[str, int]:
         """Return the ``Statistics`` object of messages: what is on."""

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.optim import Optimizer
 
-from ...protocol import LEAST_RANKS, RANK_SCALAR, SCALED_STATS, StepReadings, parse_name
+from ...protocol import CAST_STATS, LEAST_RANKS, RANK_SCALAR, SCALED_STATS, StepReadings, parse_name
 from ...protocol.messages_generated import Announce, LoggedStatistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
 from ..passes import left_out_sentence
+from .casts import Casts, formats_of, held
 from .collector import Collector, MemberCollector, RootCollector
 from .features import WeightFeatures
 from .gathering import CompleteStep
@@ -28,7 +29,7 @@ from .hooks.gradients import GradientMoment
 from .hooks.inputs import Inputs
 from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
 from .hooks.sites import MomentProbe, Sites, probes_of
-from .hooks.values import ParamRows, local_values
+from .hooks.values import ParamRows, local_values, measurable
 from .intervals import JUDGED, OF_POINTS, SEEN, STATE, Intervals, Moved, moved
 from .measure import measure
 from .part import MeasuredRows, MeasuredStep, NameList
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 _clock = time.perf_counter_ns
-_SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad", *SEEN))
+_SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad", "precision", *SEEN))
 _SCALED = frozenset(SCALED_STATS)
 
 
@@ -67,6 +68,8 @@ class StatisticsLogger(Instrument):
         Whether what judges is given each step as it ends.
     renewed : callable, optional
         Gives what there is to measure once the first forward pass has corrected where it is.
+    formats : str, sequence or mapping, optional
+        To what tensors are cast where ``precision`` is due, as :func:`~.casts.formats_of` takes it.
 
     Raises
     ------
@@ -107,6 +110,7 @@ class StatisticsLogger(Instrument):
         own: Callable[[StepReadings], None] | None = None,
         at_once: bool = True,
         renewed: Callable[[], MomentPoints] | None = None,
+        formats: Any = None,
     ) -> None:
         refused = [points.unavailable[stat] for stat in intervals.on() if stat in points.unavailable]
         if refused:
@@ -150,7 +154,17 @@ class StatisticsLogger(Instrument):
         self._looked = False
         """Whether it was looked at which modules a step reaches."""
         self._probes: dict[frozenset[str], list[MomentProbe]] = {}
-        self._sites = Sites(roots, self._keep, self._spent, self._names.note if by_rank else None)
+        cast = {k: v for k, v in formats_of(formats).items() if k not in points.unavailable}
+        self._casts = Casts(cast, self._names)
+        self._modules = {
+            id(parameter): module
+            for root in roots
+            for module in root.modules()
+            for parameter in module._parameters.values()
+        }
+        self._sites = Sites(
+            roots, self._keep, self._spent, self._names.note if by_rank else None, self._casts
+        )
         self._communication = Communication(partial(self._keep_own, "communication"), self._spent)
         self._inputs = Inputs(roots, partial(self._keep_own, "inputs", "inputs"), self._spent)
         self._gradients: GradientMoment | None = None
@@ -379,7 +393,9 @@ class StatisticsLogger(Instrument):
         self._parts = self._weights.measure(self._due)
         if "param_origin" in self._due:
             self._parts["param_origin"] = self._rows_of("param_origin", self._before)
-        if self._due & {"grad", "gradient_direction", *UNREDUCED, *_SCALED}:
+        if "precision" in self._due and "param" in self._casts.formats:
+            self._cast_params()
+        if self._due & {"grad", "gradient_direction", "precision", *UNREDUCED, *_SCALED}:
             self._scale.begin()
         if "communication" in self._due:
             self._communication.begin()
@@ -393,9 +409,23 @@ class StatisticsLogger(Instrument):
             if probes is None:
                 points = self._points
                 probes = self._probes[here] = probes_of(
-                    points.sites, points.residuals, points.features, self._names, here
+                    points.sites, points.residuals, points.features, self._names, here, self._casts.formats
                 )
-            self._sites.begin(probes)
+            self._sites.begin(probes, here)
+
+    def _cast_params(self) -> None:
+        """Compute what casts of the parameters lose, as this step computes with them."""
+        for point in self._counted:
+            value = point.value()
+            values = None if value is None else local_values(value)
+            if values is not None and (measurable(values) or held(values) is not None):
+                at, module = self._names.index(point.name), self._modules.get(id(point.parameter))
+                for row in self._casts.rows("param", at, values, module):
+                    self._keep(*row)
+        for name, give in self._points.held:
+            found = give()
+            for row in () if found is None else self._casts.held_rows(name, *found):
+                self._keep(*row)
 
     def _end(self) -> None:
         self._communication.end()
@@ -418,6 +448,9 @@ class StatisticsLogger(Instrument):
             part = parts[stat]
             part.gradient_stage = "backward_scaled" if unknown else "backward"
             part.scale, part.divide = (float("nan") if unknown else self._scale.now), not unknown
+        for stat in frozenset(CAST_STATS) & parts.keys():
+            # They are of gradients as the backward pass has them, and are not divided.
+            parts[stat].scale = self._scale.now
         self._moved.leave_out(parts, self._names)
         self._moved = Moved()
         given = list(parts.values())

@@ -144,6 +144,8 @@ class MomentPoints:
         on the device; asked before the backward pass. None where the optimizer does not say.
     before_reduction : BeforeReduction or None
         Where a process's own gradients are to be had at one moment only, right before they are reduced.
+    held : sequence
+        Name, and what gives numbers and scale, of each tensor of a module that holds numbers of float8.
     """
 
     params: Sequence[ParamPoint] = field(default_factory=tuple)
@@ -157,6 +159,9 @@ class MomentPoints:
     gradients_ready: Callable[[Callable[[], None]], Callable[[], None]] | None = None
     loss_scale: Callable[[], float | Tensor] | None = None
     before_reduction: BeforeReduction | None = None
+    held: Sequence[tuple[str, Callable[[], tuple[Tensor, Tensor | None] | None]]] = field(
+        default_factory=tuple
+    )
 
     def captured(self) -> MomentPoints:
         """Return what code can measure that CUDA graphs replay: nothing that is made in Python."""

@@ -27,7 +27,8 @@ export function statisticsTexts(logged: LoggedStatistics | undefined, trans: Tra
     router_entropy: trans.__('router entropy'),
     router_similarity: trans.__('router similarity'),
     stable_rank: trans.__('stable ranks'),
-    kernel_norm: trans.__('kernel norms')
+    kernel_norm: trans.__('kernel norms'),
+    precision: trans.__('casts to fewer bits')
   };
   const byInterval = new Map<number, string[]>();
   for (const [stat, name] of Object.entries(names)) {

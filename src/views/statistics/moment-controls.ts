@@ -7,7 +7,7 @@ import type { Translate } from '../shared/translate';
 import { chip } from '../shared/table';
 import type { INameFacts } from './name-facts';
 import type { MomentOptions } from './words';
-import { columnWords, byWords, STATISTICS, STATS, statisticWords, statsWords } from './words';
+import { columnWords, byWords, showing, STATISTICS, STATS, statisticWords, statsWords } from './words';
 import { capital } from '../shared/describe';
 import { alongOf, cellsChosen, isMap, mapRows } from './map-cells';
 
@@ -123,7 +123,10 @@ export function mainControls(
       }),
       stat => {
         const gains = stat === 'activation' || stat === 'dgrad';
-        choose({ stat, ...(options.ratio === 'gain' && !gains ? { ratio: 'none' } : {}) });
+        choose({
+          ...showing(stat),
+          ...(options.ratio === 'gain' && !gains ? { ratio: 'none' } : {})
+        });
       }
     ),
     selectControl(

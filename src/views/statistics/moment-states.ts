@@ -8,7 +8,7 @@ import { capital } from '../shared/describe';
 import { emptyState, nothingYet, snippetState, type IState, type IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 import type { MomentReader } from './reader';
-import { STATS, statsWords, type MomentOptions } from './words';
+import { showing, STATS, statsWords, type MomentOptions } from './words';
 
 type Choose = (options: Partial<StatisticsOptions>) => void;
 
@@ -85,7 +85,10 @@ export function lacksStat(
   };
 
   function show(each: MomentStat): IState['action'] {
-    return { label: t('Show %1', statsWords(each, t)), run: () => choose({ stat: each, ratio: 'none' }) };
+    return {
+      label: t('Show %1', statsWords(each, t)),
+      run: () => choose({ ...showing(each), ratio: 'none' })
+    };
   }
 }
 

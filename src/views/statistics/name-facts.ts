@@ -36,13 +36,15 @@ export class NameFacts {
     return this._facts !== null && this._count === names.length && this._stat === stat;
   }
 
-  /** What the names of one stat say. Parameters and their gradients have no role, all else has one. */
+  /** What the names of one stat say. Parameters and their gradients have no role, all but casts has one. */
   of(names: readonly string[], stat: MomentStat): INameFacts {
     if (this._facts === null || !this.knows(names, stat)) {
       this._count = names.length;
       this._stat = stat;
       const sites = stat !== 'param' && stat !== 'grad';
-      const parsed = names.map(parseName).filter(each => (each.role !== null) === sites);
+      const parsed = names
+        .map(parseName)
+        .filter(each => each.kind.includes(':') || (each.role !== null) === sites);
       const words = (read: (name: ReturnType<typeof parseName>) => string): string[] =>
         [...new Set(parsed.map(read))].sort().slice(0, MOST);
       this._facts = {

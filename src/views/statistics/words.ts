@@ -29,10 +29,25 @@ function namesOf(stat: MomentStat, t: Translate): readonly [string, string] {
     router_entropy: [t('router entropy'), t('router entropies')],
     router_similarity: [t('router similarity'), t('router similarities')],
     stable_rank: [t('stable rank'), t('stable ranks')],
-    kernel_norm: [t('kernel norm'), t('kernel norms')]
+    kernel_norm: [t('kernel norm'), t('kernel norms')],
+    underflow: [t('underflow'), t('underflow of casts')],
+    overflow: [t('overflow'), t('overflow of casts')],
+    saturated: [t('saturation'), t('saturation of casts')],
+    subnormal: [t('subnormal share'), t('subnormal results of casts')],
+    cast_error: [t('cast error'), t('cast errors')],
+    cast_scale: [t('cast scale'), t('cast scales')],
+    cast_amax: [t('largest size of a cast'), t('largest sizes of casts')]
   };
   return words[stat];
 }
+
+const SHARES: readonly MomentStat[] = ['underflow', 'overflow', 'saturated', 'subnormal'];
+
+/** Options that show a stat. Shares are means of ones and zeros: no other statistic says much of them. */
+export const showing = (stat: MomentStat): Partial<StatisticsOptions> => ({
+  stat,
+  ...(SHARES.includes(stat) ? { statistic: 'mean' } : {})
+});
 
 export function statisticWords(statistic: MomentStatistic, t: Translate): string {
   const words: Record<MomentStatistic, string> = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..rule import Rule
+from .casts import Saturation, Underflow
 from .lost import Dead, NotFinite, Overflow
 from .memory import Leak, MemoryLimit
 from .model import AttentionCollapse, Initial, Repeated, RouterImbalance
@@ -18,7 +19,7 @@ RULES: dict[str, type[Rule]] = {
     for rule in (
         *(NotFinite, Overflow, Jump, Collapse, Drift, LossSpike, Dead, Initial),
         *(OptimizerState, UpdateRatio, Clipping, Replicas, Reduction, OddRank, Missing),
-        *(AttentionCollapse, RouterImbalance, Repeated, Leak, MemoryLimit),
+        *(AttentionCollapse, RouterImbalance, Repeated, Leak, MemoryLimit, Saturation, Underflow),
     )
 }
 """By name, in the order in which they judge and are shown."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from ...graph_probes import ALL_ITEMS, end_of, passes_of
 from ...own_hooks import Observed, hook_after, hook_before
 from ...passes import at_each_backward
 from .. import measure, measure_natively
+from ..casts import Casts, held
 from ..graph_totals import TotalSlots
 from ..part import COLUMNS, TYPES, NameList
 from ..points import FeaturePoint, ResidualPoint, SitePoint
@@ -39,6 +40,8 @@ class End:
         Whether the gradient is that of this module alone, not of everything that takes the same tensor.
     of : callable, optional
         Makes what is measured of the module's output.
+    module : torch.nn.Module, optional
+        Whose end it is, where casts are computed.
     """
 
     at: int
@@ -47,6 +50,7 @@ class End:
     counted: bool
     own: bool = False
     of: Callable[[Any], Tensor | None] | None = None
+    module: nn.Module | None = None
 
 
 @dataclass
@@ -85,6 +89,8 @@ class Sites:
         Calls a function so that neither its time nor an error of its own is the training's.
     noted : callable, optional
         Takes the index of a name and the type of its numbers, such as ``bfloat16``, whenever it is measured.
+    casts : Casts, optional
+        Computes what casts to fewer bits lose, in steps in which that is due.
     """
 
     def __init__(
@@ -93,7 +99,9 @@ class Sites:
         keep: Callable[[str, int, Tensor], None],
         spent: Callable[[Callable[[], None]], None],
         noted: Callable[[int, str], None] | None = None,
+        casts: Casts | None = None,
     ) -> None:
+        self._casts, self._due = casts, frozenset[str]()
         self._roots = tuple(roots)
         self._keep = keep
         self._noted = noted
@@ -119,9 +127,10 @@ class Sites:
         self.half = False
         """Whether the model runs in half precision, which asks for a loss scale."""
 
-    def begin(self, probes: Sequence[MomentProbe]) -> None:
-        """Put hooks on for a step."""
+    def begin(self, probes: Sequence[MomentProbe], due: frozenset[str]) -> None:
+        """Put hooks on for a step in which the statistics ``due`` are logged."""
         self.end()
+        self._due = due
         self._trains, self.fired, self.half = True, False, False
         self._waiting, self.left_out = None, 0
         if self._used > len(self._rows):
@@ -179,7 +188,7 @@ class Sites:
                         continue
                     device, value, gradient = graph.slots
                     for stat, slot in ((end.forward, value), (end.backward, gradient)):
-                        if stat is not None:
+                        if stat in self._due and stat is not None:
                             slots.setdefault(device, []).append((slot, stat, end.at))
             known = [
                 (TotalSlots(device, [slot for slot, _, _ in of]), [(stat, at) for _, stat, at in of])
@@ -299,7 +308,7 @@ class Sites:
 
     def _look_in(self, end: End, args: Any, kwargs: Any) -> Any:
         name, tensor = _first_input(args, kwargs)
-        if tensor is None or not measurable(tensor):
+        if tensor is None or self._is_held(end, tensor) or not measurable(tensor):
             return None
         self._values(end, tensor)
         if end.backward is None or not tensor.requires_grad:
@@ -316,7 +325,7 @@ class Sites:
 
     def _look_out(self, end: End, output: Any) -> None:
         tensor = first_tensor(output) if end.of is None else made_of(end.of, output)
-        if tensor is None or not measurable(tensor):
+        if tensor is None or self._is_held(end, tensor) or not measurable(tensor):
             return
         self._values(end, tensor)
         # What compiled code tells is no part of a graph.
@@ -326,12 +335,31 @@ class Sites:
     def _values(self, end: End, tensor: Tensor) -> None:
         self.fired = True
         if end.forward is not None:
-            row = self._measured(end, tensor)
-            waiting = self._waiting
-            if row is not None and waiting is None:
-                self._keep(end.forward, end.at, row)
-            elif row is not None and waiting is not None:
-                waiting.append((end.forward, end.at, row))
+            self._keep_all(self._rows_of(end, end.forward, tensor))
+
+    def _keep_all(self, rows: Iterator[tuple[str, int, Tensor]]) -> None:
+        for row in rows:
+            if self._waiting is None:
+                self._keep(*row)
+            else:
+                self._waiting.append(row)
+
+    def _is_held(self, end: End, tensor: Tensor) -> bool:
+        """Take what a tensor of float8 numbers tells, and return whether it is one."""
+        if self._casts is None or "precision" not in self._due or end.module is None or held(tensor) is None:
+            return False
+        if end.forward is not None and end.counted:
+            self._keep_all(self._casts.rows(end.forward, end.at, tensor))
+        return True
+
+    def _rows_of(self, end: End, stat: str, tensor: Tensor) -> Iterator[tuple[str, int, Tensor]]:
+        """Give statistic, name and row of all that is due of a tensor and counted here."""
+        if stat in self._due and (row := self._measured(end, tensor)) is not None:
+            yield stat, end.at, row
+        if self._casts is not None and "precision" in self._due and end.module is not None:
+            values = self._counted(end, tensor)
+            if values is not None:
+                yield from self._casts.rows(stat, end.at, values, end.module)
 
     def _await(self, end: End, tensor: Tensor) -> None:
         scope = self._scope
@@ -343,16 +371,20 @@ class Sites:
         tensor.register_hook(arrived)  # type: ignore[no-untyped-call]
 
     def _gradient(self, end: End, gradient: Tensor) -> None:
-        row = self._measured(end, gradient)
-        if row is not None and end.backward is not None:
-            self._keep(end.backward, end.at, row)
+        if end.backward is not None:
+            for row in self._rows_of(end, end.backward, gradient):
+                self._keep(*row)
 
-    def _measured(self, end: End, tensor: Tensor) -> Tensor | None:
-        """Return a row ``[1, 11]``; None where this process does not count the values."""
+    def _counted(self, end: End, tensor: Tensor) -> Tensor | None:
+        """Return the values of a tensor that this process counts; None where it counts none."""
         counted = counted_here(tensor)
         if not (end.counted if counted is None else counted):
             return None
-        values = local_values(tensor)
+        return local_values(tensor)
+
+    def _measured(self, end: End, tensor: Tensor) -> Tensor | None:
+        """Return a row ``[1, 11]``; None where this process does not count the values."""
+        values = self._counted(end, tensor)
         if values is None or not measurable(values):
             return None
         if self._noted is not None:
@@ -384,11 +416,16 @@ def probes_of(
     features: Sequence[FeaturePoint],
     names: NameList,
     due: frozenset[str],
+    cast: Collection[str] = (),
 ) -> list[MomentProbe]:
-    """Return what is hooked in a step in which the statistics ``due`` are logged."""
+    """Return what is hooked in a step in which the statistics ``due`` are logged.
+
+    ``cast`` are those of tensors whose casts are computed where ``precision`` is due.
+    """
     probes: list[MomentProbe] = []
-    values = "activation" if "activation" in due else None
-    gradients = "dgrad" if "dgrad" in due else None
+    casts = cast if "precision" in due else ()
+    values = "activation" if "activation" in due or "activation" in casts else None
+    gradients = "dgrad" if "dgrad" in due or "dgrad" in casts else None
     if values or gradients:
         for site in sites:
             ends: list[End | None] = []
@@ -398,9 +435,8 @@ def probes_of(
                 forward = values if logs else None
                 backward = gradients if (logs if back is None else back) else None
                 counted = getattr(site, f"counts_{which}")
-                ends.append(
-                    _end(f"{site.name}/{which}0", names, forward, backward, counted, own=which == "input")
-                )
+                end = _end(f"{site.name}/{which}0", names, forward, backward, counted, own=which == "input")
+                ends.append(end and replace(end, module=site.module if casts else None))
             if any(ends):
                 probes.append(MomentProbe(site.module, ends[0], ends[1]))
     values = "residual" if "residual" in due else None
