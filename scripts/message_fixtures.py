@@ -369,6 +369,7 @@ def message_cases() -> dict[str, dict[str, object]]:
             ],
             "perturbed_steps": 12,
             "left_out_passes": 3,
+            "micro_batches": 8,
             "budget": {
                 "limit": 1,
                 "state": "inside",
