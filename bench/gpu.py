@@ -1,4 +1,4 @@
-"""Everything of Megalens that a GPU can show, within ten minutes and in one table: exactness of its kernel, what tracing costs, and statistics in code that CUDA graphs replay.
+"""Everything of Megalens that a GPU can show, within ten minutes and in one table: exactness of its kernel and of casts, memory, what tracing costs, and statistics in code that CUDA graphs replay.
 
 Run ``python -m bench.gpu`` on a machine with a GPU. ``--device cpu --quick`` goes through the same on a CPU with a tiny model, where ``torch.compile`` captures nothing: it shows that it works.
 """
@@ -23,7 +23,9 @@ from torch import Tensor, nn
 import megalens
 from megalens import Tile
 from megalens.demo.model import GPT, GPTConfig
+from megalens.tracer.memory import memory_reader
 from megalens.tracer.moments import kernel_name, measure
+from megalens.tracer.moments.casts import FORMATS, cast_rows
 
 from .common import Row, asked, cost, judged, ratio, report
 
@@ -57,7 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
         if options.quick
         else GPTConfig(vocabulary=50304, layers=24, hidden=1024, heads=16, sequence=1024)
     )
-    rows = [*_kernel(device, rounds, options.quick), *_captured(device), *_costs(device, sizes, rounds)]
+    rows = [
+        *_kernel(device, rounds, options.quick),
+        *_casts(device),
+        *_memory(device),
+        *_captured(device),
+        *_costs(device, sizes, rounds),
+    ]
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU"
     millions = sum(each.numel() for each in GPT(sizes).parameters()) / 1e6
     return report(
@@ -115,6 +123,45 @@ def _blocks(ways: dict[str, Step], device: torch.device, rounds: int) -> dict[st
             _settled(device)
             blocks[name].append((time.perf_counter() - began) / _STEPS)
     return blocks
+
+
+def _casts(device: torch.device) -> list[Row]:
+    """Count what casts lose on the device and on a CPU."""
+    values = torch.randn(512, 512) * torch.logspace(-6, 4, 512)
+    apart = 0.0
+    for form in FORMATS.values():
+        here, there = cast_rows(values, form), cast_rows(values.to(device), form)
+        apart = max(
+            apart, *(float((row - there[stat].cpu()).nan_to_num().abs()[0, 0]) for stat, row in here.items())
+        )
+        apart = max(
+            apart,
+            *(
+                abs(float(row[0, 1] - there[stat][0, 1]))
+                for stat, row in here.items()
+                if stat != "cast_error"
+            ),
+        )
+    return [judged(f"casts to {len(FORMATS)} formats: largest difference from a CPU", apart, "", "≤ 1e-12")]
+
+
+def _memory(device: torch.device) -> list[Row]:
+    """Hold what is read of the allocator against what is allocated."""
+    mib = 64
+    reader = memory_reader([nn.Linear(4, 4).to(device)])
+    if reader is None:
+        return []
+    before = reader.read()
+    kept = torch.ones(mib << 18, device=device)
+    passing = torch.ones(2 * mib << 18, device=device)
+    del passing
+    after = reader.read()
+    del kept
+    grown, peak = ((now - before.allocated) / 2**20 for now in (after.allocated, after.peak))
+    return [
+        Row("memory: MiB that are read as kept", grown, "MiB", target=str(mib)),
+        Row("memory: MiB at the peak", peak, "MiB", target=str(3 * mib)),
+    ]
 
 
 def _compiled(model: nn.Module, device: torch.device) -> Any:
