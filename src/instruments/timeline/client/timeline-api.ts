@@ -1,7 +1,6 @@
 import { own } from '../../../protocol/records';
 import { type IQuestion, asArray, asObject } from '../../../client/rest';
 import type { TimelineRequest } from '../../../protocol/requests.generated';
-import { memoryOf, type ITimelineMemory } from './timeline-memory';
 
 /** A stretch of time on a lane: a span, or the sum of some that are too short to be seen. */
 export interface IPiece {
@@ -23,6 +22,36 @@ export interface IPiece {
   readonly chunk: number;
   readonly bytes: number;
   readonly peer: number;
+}
+
+/** A stretch of a rank's memory, in bytes: a phase, a layer, what lies between two, or several short ones. */
+export interface IMemoryPiece extends IPiece {
+  /** At its end. */
+  readonly allocated: number;
+  /** The most in it. */
+  readonly peak: number;
+  readonly reserved: number;
+  /** forward, backward, …; empty between two phases. */
+  readonly phase: string;
+}
+
+/** Memory of the ranks that are drawn and say it. */
+export interface ITimelineMemory {
+  readonly ranks: readonly number[];
+  /** The largest peak of all that was read, of which `top` tells. */
+  readonly scale: number;
+  readonly pieces: readonly IMemoryPiece[];
+  readonly top: {
+    readonly rank: number;
+    readonly step: number;
+    readonly phase: string;
+    readonly name: string;
+    /** 0 where it is not known. */
+    readonly limit: number;
+    readonly limitOf: string;
+  };
+  /** Layers that keep most after their forward pass, or lines of code that hold most of a snapshot. */
+  readonly holders: readonly { readonly name: string; readonly bytes: number }[];
 }
 
 /** A rank of the picture. */
@@ -264,4 +293,54 @@ const numbers = (value: unknown): number[] => asArray(value).map(number);
 function pair(value: unknown): [number, number] {
   const [first = NaN, last = NaN] = numbers(value);
   return [first, last];
+}
+
+/** Take the memory of an answer whose lanes are so many; its own lanes come after them. */
+export function memoryOf(value: unknown, lanes: number): ITimelineMemory | undefined {
+  if (value === null || value === undefined) {
+    return undefined;
+  }
+  const { ranks, scale, pieces, peak, holders } = asObject(value);
+  const top = asObject(peak);
+  const columns = asObject(pieces);
+  const column = (name: string): readonly unknown[] => asArray(own(columns, name));
+  const [lane, begin, end, count, step] = ['lane', 'begin', 'end', 'count', 'step'].map(column);
+  const [allocated, highest, reserved] = ['allocated', 'peak', 'reserved'].map(column);
+  const [phase, name] = ['phase', 'name'].map(column);
+  return {
+    ranks: asArray(ranks).map(number),
+    scale: number(scale),
+    pieces: (lane ?? []).map((_, at) => ({
+      lane: lanes + number(lane?.[at]),
+      depth: 0,
+      kind: 'memory',
+      begin: number(begin?.[at]),
+      end: number(end?.[at]),
+      count: number(count?.[at]),
+      row: -1,
+      name: String(name?.[at] ?? ''),
+      group: '',
+      step: number(step?.[at]),
+      microBatch: -1,
+      chunk: -1,
+      bytes: -1,
+      peer: -1,
+      allocated: number(allocated?.[at]),
+      peak: number(highest?.[at]),
+      reserved: number(reserved?.[at]),
+      phase: String(phase?.[at] ?? '')
+    })),
+    top: {
+      rank: number(top['rank']),
+      step: number(top['step']),
+      phase: String(top['phase'] ?? ''),
+      name: String(top['name'] ?? ''),
+      limit: number(top['limit']),
+      limitOf: String(top['limit_of'] ?? '')
+    },
+    holders: asArray(holders).map(each => {
+      const { name: of, bytes } = asObject(each);
+      return { name: String(of), bytes: number(bytes) };
+    })
+  };
 }

@@ -3,8 +3,8 @@ import { own } from '../../../protocol/records';
 import { kindColor } from '../../../views/shared/span-kinds';
 import type { ITip } from '../../../views/shared/table';
 import type { Translate } from '../../../views/shared/translate';
-import type { IMemoryPiece, ITimelineMemory } from '../client/timeline-memory';
-import type { IPiece, ITimelineAnswer } from '../client/timeline-api';
+
+import type { IMemoryPiece, IPiece, ITimelineAnswer, ITimelineMemory } from '../client/timeline-api';
 import { HALF, kindWords } from './lanes';
 
 /** The kind by which the lanes of memory are hidden. */
