@@ -3,7 +3,6 @@ import { own } from '../../../protocol/records';
 import { kindColor } from '../../../views/shared/span-kinds';
 import type { ITip } from '../../../views/shared/table';
 import type { Translate } from '../../../views/shared/translate';
-
 import type { IMemoryPiece, IPiece, ITimelineAnswer, ITimelineMemory } from '../client/timeline-api';
 import { HALF, kindWords } from './lanes';
 
