@@ -153,7 +153,7 @@ OF_A_RUN = [
     (lambda run: run.moments("grad"), "This run has no statistics of grad. It has no statistics at all; see"),
     (
         lambda run: run.table("tensor"),
-        "stream=… must be one of tensors, moments, scalars, alarms, spans, generations, tokens, lens, effects, audit",
+        "stream=… must be one of tensors, moments, scalars, alarms, spans, memory, generations, tokens, lens, effects, audit",
     ),
     (
         lambda run: run.table("tensors", colour=1),

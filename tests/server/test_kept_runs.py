@@ -150,15 +150,15 @@ async def test_folders_of_streams_are_counted_and_deleted_and_what_others_put_th
     (tmp_path / "others").mkdir()
     kept = tmp_path / "others" / "000000-step-1.parquet"
     kept.write_bytes(b"rows")
-    (run_folder / "memory").mkdir()
-    (run_folder / "memory" / kept.name).write_bytes(b"no stream of ours")
+    (run_folder / "kept").mkdir()
+    (run_folder / "kept" / kept.name).write_bytes(b"no stream of ours")
     (run_folder / "audit").symlink_to(kept.parent)
     assert (await ask("runs", RUN, method="DELETE"))[:2] == (200, {"gone": False})
     assert kept.read_bytes() == b"rows"
     assert sorted(str(path.relative_to(run_folder)) for path in run_folder.rglob("*")) == [
         "audit",
-        "memory",
-        f"memory/{kept.name}",
+        "kept",
+        f"kept/{kept.name}",
         "spans",
         "spans/mine.txt",
     ]

@@ -33,8 +33,8 @@ test('ticking a flag and applying it says at which step, then brings its frames'
   const panel = await showPanel(page);
   await expect(panel.getByText('nothing is traced yet')).toBeVisible();
   await panel.getByRole('checkbox', { name: 'MLP1 output' }).check();
-  // How long a sample is comes with the first traced step.
-  await expect(panel.locator('.jp-MegalensApply-size')).toHaveText('size not known yet');
+  // The second step of the run has told how long a sample is, and that a step is one micro-batch.
+  await expect(panel.locator('.jp-MegalensApply-size')).toHaveText(/≈ 36\.5\skB\/step/);
   await panel.getByRole('button', { name: 'Apply' }).click();
   await expect(panel.locator('.jp-MegalensApply-state')).toHaveText(/Applied at step \d/);
   await expect(panel.locator('.jp-MegalensFigures')).toContainText('probes 4/4');

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from ...tracer.memory import MemoryReader, MemorySizes
 from .noted_span import Span
+
+if TYPE_CHECKING:
+    # Whoever reads these rows has no torch.
+    from ...tracer.memory import MemoryReader, MemorySizes
 
 STREAM = "memory"
 NUMBERS = ("step", "chunk", "micro_batch", "start", "end", "before", "allocated", "reserved", "peak", "limit")
 TEXTS = ("phase", "name", "device", "limit_of")
 PHASES = ("step", "forward", "backward", "wgrad", "optimizer")
 
-Readings: TypeAlias = Mapping[int, MemorySizes]
+Readings: TypeAlias = Mapping[int, "MemorySizes"]
 """By the time that stands for each, as the ends of spans do."""
 
 
