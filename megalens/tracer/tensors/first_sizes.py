@@ -27,14 +27,11 @@ class FirstSizes:
         self._points = points
         self._capture: Capture | None = None
         self._steps = 0
-        self._known = False
 
     def begin(self, step: int) -> None:
         """Look at a step that begins, if it is the one."""
         self._steps += 1
-        if self._known or not 2 <= self._steps <= _LAST:
-            return
-        if compiles() or is_compiled(self._points.roots):
+        if not 2 <= self._steps <= _LAST or compiles() or is_compiled(self._points.roots):
             return
         names = [
             name
@@ -55,18 +52,12 @@ class FirstSizes:
         capture.begin(step, "train")
         self._capture = capture
 
-    def forget(self) -> None:
-        """Take all hooks off; what was seen is not all of a step."""
-        self.end()
-        self._known = False
-
     def end(self) -> tuple[int | None, int]:
         """Take all hooks off. Return the positions, None where they were not seen, and the micro-batches."""
         capture, self._capture = self._capture, None
         if capture is None:
             return None, 0
         found = capture.positions, capture.micro_batches
-        self._known = found[0] is not None
         _discard(capture.take())
         capture.release()
         return found

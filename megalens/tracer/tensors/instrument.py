@@ -125,7 +125,8 @@ class TensorTracer(Instrument):
 
     def step_begins(self, step: int, untraced: bool) -> None:
         self.capture.begin(step, self._phase, untraced)
-        if self._phase == TRAINING and not self._plan.flags and self._host is not None and self._host.sends:
+        asked = self._phase == TRAINING and not self._plan.flags and self.capture.positions is None
+        if asked and self._host is not None and self._host.sends:
             self._sizes.begin(step)
 
     def step_ends(self) -> None:
@@ -176,13 +177,13 @@ class TensorTracer(Instrument):
             )
 
     def step_abandoned(self) -> None:
-        self._sizes.forget()
+        self._sizes.end()
         self._flush()
         self.capture.pause()
 
     def pause(self, phase: str) -> None:
         # What runs inside of a phase is no micro-batch: another step is looked at.
-        self._sizes.forget()
+        self._sizes.end()
         capture = self.capture
         self._phases.append((capture.save(), capture.scope))
         capture.begin(capture.step, phase)
@@ -197,7 +198,7 @@ class TensorTracer(Instrument):
             capture.pause()
 
     def release(self, closing: bool) -> None:
-        self._sizes.forget()
+        self._sizes.end()
         self._flush()
         self._perturb(None)
         self._plan = TracingPlan(phase=self._phase)
