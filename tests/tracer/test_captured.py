@@ -67,6 +67,26 @@ def test_what_is_measured_when_changes_without_a_graph_more_and_off_steps_measur
     assert steps == {"activation": [2, 3, 4, 5], "dgrad": [4], "residual": [6, 7]}
 
 
+def test_a_step_that_is_given_up_leaves_nothing_switched_on(logged, monkeypatch) -> None:
+    measured = []
+    own = graph_totals.measure
+    monkeypatch.setattr(graph_totals, "measure", lambda tensors: measured.append(1) or own(tensors))
+    model = small(layers=1)
+    run = torch.compile(model, backend="aot_eager")
+    logger = logged(run, compiled="captured", activation=2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    wrapped = logger.tracer.wrap(optimizer)
+    run(IDS).square().mean().backward()
+    optimizer.step()
+    run(IDS).square().mean().backward()
+    assert measured
+    wrapped.remove()
+    before = len(measured)
+    run(IDS).square().mean().backward()
+    assert len(measured) == before
+    assert not logged.rows()
+
+
 def test_passes_without_gradients_and_what_is_computed_again_are_counted_as_hooks_count_them(logged) -> None:
     every = {"activation": 1, "residual": 1}
     found = []

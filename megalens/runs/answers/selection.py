@@ -53,7 +53,7 @@ class NoRows:
 
 @dataclass(frozen=True)
 class SelectedRows:
-    """Rows as an Arrow IPC stream, of every n-th step only where ``every`` is n: more did not fit."""
+    """Rows as an Arrow IPC stream, of one step of each n where ``every`` is n: more did not fit."""
 
     body: pa.Buffer
     every: int

@@ -211,6 +211,10 @@ class Sites:
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
+        # Of a step that was given up.
+        measured, self._measured_there = self._measured_there, []
+        for there, _ in measured:
+            there.take()
 
     def _root_called(self, module: nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling() or self.paused:
