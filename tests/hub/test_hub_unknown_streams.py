@@ -79,7 +79,8 @@ def test_a_viewer_that_reads_nothing_is_told_what_of_it_went(start_hub):
     hub = start_hub("--queue-bytes", 100_000)
     slow = hub.viewer(sock=hub.small_socket(), max_queue=1)
     quick, producer = hub.viewer(), hub.producer(streams=DECLARED)
-    for step in range(1, 2001):
+    # More than the system takes for a socket that is not read, 4 MB.
+    for step in range(1, 10_001):
         producer.send(norms(step))
     quick.wait_frames(1, "weight_norms")
     producer.send({"type": "goodbye", "reason": "finished"})
