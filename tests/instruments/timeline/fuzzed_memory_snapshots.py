@@ -17,7 +17,7 @@ _WORDS = ("segments", "device_traces", "alloc", "free_completed", "active_alloca
 
 
 def _seeds() -> list[Any]:
-    frames = [{"filename": "/home/me/model.py", "line": 12, "name": "forward"}]
+    frames = [{"filename": "/project/model.py", "line": 12, "name": "forward"}]
     blocks = [
         {"address": 4096, "size": 1024, "requested_size": 1000, "state": "active_allocated", "frames": frames}
     ]

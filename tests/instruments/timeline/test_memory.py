@@ -20,7 +20,6 @@ from megalens.tracer.memory import MemoryReader, MemorySizes, allocator_sizes, m
 
 MIB = 1 << 20
 KEPT, PASSING = 48, 160
-needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 
 
 class Greedy(nn.Module):
@@ -53,7 +52,6 @@ def memory_of(folder: Path) -> pandas.DataFrame:
         return run.table("memory").to_pandas()
 
 
-@needs_proc
 @pytest.mark.slow
 def test_a_layer_that_keeps_memory_is_the_one_whose_rows_grow_and_peak(tmp_path, own_hub) -> None:
     settings = {"granularity": "layers", "memory": True}
@@ -172,7 +170,6 @@ def test_the_counters_of_several_devices_are_summed_and_those_of_an_unused_one_a
         assert allocator_sizes([torch.cuda.memory_stats_as_nested_dict()]) == (0, MemorySizes(0, 0, 0))
 
 
-@needs_proc
 def test_mapped_files_do_not_count_as_allocated(tmp_path) -> None:
     path = tmp_path / "data.bin"
     path.write_bytes(b"1" * (96 * MIB))

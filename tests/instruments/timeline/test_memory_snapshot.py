@@ -20,7 +20,7 @@ from megalens.runs.answers import RunAnswers
 TORCH = {"filename": "/site/torch/nn/modules/linear.py", "line": 125, "name": "forward"}
 NATIVE = {"filename": "??", "line": 0, "name": "at::native::empty_cuda"}
 LINES = [
-    {"filename": "/home/me/gpt/model.py", "line": 40 + at, "name": name}
+    {"filename": "/project/gpt/model.py", "line": 40 + at, "name": name}
     for at, name in enumerate(("attention", "mlp", "head"))
 ]
 START_US = 1_790_000_000_000_000
@@ -32,7 +32,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def stack(line):
-    return [NATIVE, TORCH, line, {"filename": "/home/me/train.py", "line": 9, "name": "<module>"}]
+    return [NATIVE, TORCH, line, {"filename": "/project/train.py", "line": 9, "name": "<module>"}]
 
 
 def snapshot(seed=0, events=600, before=3, device=0):

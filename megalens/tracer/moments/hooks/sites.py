@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -70,6 +70,42 @@ class MomentProbe:
     """Calls without a graph that checkpointing will compute again with one."""
 
 
+_Slots: TypeAlias = tuple[TotalSlots, Sequence[tuple[str, int]]]
+"""Slots of a device, with the statistic and the index of a name of each."""
+
+
+class _MeasuredThere(NamedTuple):
+    """What compiled code measures by itself of some probes."""
+
+    probes: Sequence[MomentProbe]
+    slots: Sequence[_Slots]
+    itself: frozenset[int]
+    """By ``id``, the probes of which it measures an end."""
+
+
+def _measured_there(probes: Sequence[MomentProbe]) -> _MeasuredThere:
+    slots: dict[torch.device, list[tuple[int, str, int]]] = {}
+    itself = set()
+    for probe in probes:
+        for side, end in (("input", probe.input), ("output", probe.output)):
+            graph = None if end is None else end_of(probe.module, side)
+            if end is None or graph is None or graph.slots is None:
+                continue
+            itself.add(id(probe))
+            device, value, gradient = graph.slots
+            for stat, slot in ((end.forward, value), (end.backward, gradient)):
+                if stat is not None and end.counted:
+                    slots.setdefault(device, []).append((slot, stat, end.at))
+    return _MeasuredThere(
+        probes,
+        [
+            (TotalSlots(device, [slot for slot, _, _ in of]), [(stat, at) for _, stat, at in of])
+            for device, of in slots.items()
+        ],
+        frozenset(itself),
+    )
+
+
 class Sites:
     """Measures at modules while a step is logged; at other times there is no hook.
 
@@ -113,11 +149,9 @@ class Sites:
         self._last: tuple[weakref.ref[Tensor], int, Tensor] | None = None
         self._rows: list[Tensor] = []
         self._used = 0
-        self._measured_there: list[tuple[TotalSlots, list[tuple[str, int]]]] = []
-        """What compiled code measures by itself in this step, with the statistic and name of each row."""
-        self._there: dict[
-            int, tuple[Sequence[MomentProbe], list[tuple[TotalSlots, list[tuple[str, int]]]]]
-        ] = {}
+        self._enabled: Sequence[_Slots] = ()
+        """What compiled code measures by itself in this step."""
+        self._there: dict[int, _MeasuredThere] = {}
         self._waiting: list[tuple[str, int, Tensor]] | None = None
         """What a pass in evaluation mode has given so far, while the model is in it."""
         self.paused = False
@@ -139,12 +173,12 @@ class Sites:
         self._used = 0
         self._handles = [hook_before(root, self._root_called, prepend=True) for root in self._roots]
         self._probes = probes
-        self._begin_there(probes)
+        itself = self._begin_there(probes)
         for probe in probes:
             probe.unseen = 0
             probe.counts = False
             # Nothing tells of a pass that is replayed.
-            probe.reached = self._measures_itself(probe)
+            probe.reached = id(probe) in itself
             end = probe.input or probe.output
             if probe.observed is not None and end is not None:
                 self._handles.append(probe.observed(self._value_watcher(probe, end)))
@@ -165,9 +199,9 @@ class Sites:
 
     def take(self) -> None:
         """Hand over what compiled code has measured by itself in this step."""
-        measured, self._measured_there = self._measured_there, []
-        for there, of in measured:
-            rows = there.take()
+        enabled, self._enabled = self._enabled, ()
+        for slots, of in enabled:
+            rows = slots.take()
             # On a GPU only the host that reads it knows what was not computed.
             counted = rows[:, 0].gt(0).tolist() if rows.is_cpu else [True] * len(of)
             self.fired = True
@@ -175,29 +209,15 @@ class Sites:
                 if has:
                     self._keep(stat, at, row)
 
-    def _begin_there(self, probes: Sequence[MomentProbe]) -> None:
-        """Enable what compiled code measures by itself."""
+    def _begin_there(self, probes: Sequence[MomentProbe]) -> Collection[int]:
+        """Enable what compiled code measures by itself; return the ids of its probes."""
         found = self._there.get(id(probes))
-        known = [] if found is None or found[0] is not probes else found[1]
-        if found is None or found[0] is not probes:
-            slots: dict[torch.device, list[tuple[int, str, int]]] = {}
-            for probe in probes:
-                for side, end in (("input", probe.input), ("output", probe.output)):
-                    graph = None if end is None or not end.counted else end_of(probe.module, side)
-                    if end is None or graph is None or graph.slots is None:
-                        continue
-                    device, value, gradient = graph.slots
-                    for stat, slot in ((end.forward, value), (end.backward, gradient)):
-                        if stat in self._due and stat is not None:
-                            slots.setdefault(device, []).append((slot, stat, end.at))
-            known = [
-                (TotalSlots(device, [slot for slot, _, _ in of]), [(stat, at) for _, stat, at in of])
-                for device, of in slots.items()
-            ]
-            self._there[id(probes)] = probes, known
-        self._measured_there = known
-        for there, _ in known:
-            there.begin()
+        if found is None or found.probes is not probes:
+            found = self._there[id(probes)] = _measured_there(probes)
+        self._enabled = found.slots
+        for slots, _ in found.slots:
+            slots.begin()
+        return found.itself
 
     def unreached(self) -> list[tuple[int, nn.Module]]:
         """Return the index of a name at each module that was not called in this step, and the module."""
@@ -212,9 +232,9 @@ class Sites:
         for handle in handles:
             handle.remove()
         # Of a step that was given up.
-        measured, self._measured_there = self._measured_there, []
-        for there, _ in measured:
-            there.take()
+        enabled, self._enabled = self._enabled, ()
+        for slots, _ in enabled:
+            slots.take()
 
     def _root_called(self, module: nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling() or self.paused:
@@ -241,12 +261,6 @@ class Sites:
                     self._keep(*row)
 
         at_each_backward(output, proved)
-
-    @staticmethod
-    def _measures_itself(probe: MomentProbe) -> bool:
-        sides = (("input", probe.input), ("output", probe.output))
-        graphs = [end_of(probe.module, side) for side, end in sides if end is not None]
-        return any(graph is not None and graph.slots is not None for graph in graphs)
 
     def _counts(self, probe: MomentProbe) -> bool:
         if self.paused:
