@@ -105,6 +105,16 @@ def test_passes_without_gradients_and_what_is_computed_again_are_counted_as_hook
     assert found[1] == found[0]
 
 
+def test_casts_that_are_due_bring_no_figures_that_are_not(logged) -> None:
+    model = small(layers=1)
+    run = torch.compile(model, backend="aot_eager")
+    logger = logged(run, compiled="captured", precision=1, activation=2)
+    train(run, model, logger.tracer, steps=2)
+    rows = logged.rows()
+    assert {step for stat, _, step in rows if stat == "activation"} == {2}
+    assert {step for stat, _, step in rows if stat == "underflow"} == {1, 2}
+
+
 def test_losses_are_those_of_the_compiled_model_without_figures(logged, traced) -> None:
     model = small()
     plain = train(torch.compile(model, backend="aot_eager"), model, traced(model, hub=None))

@@ -83,7 +83,7 @@ class _MeasuredThere(NamedTuple):
     """By ``id``, the probes of which it measures an end."""
 
 
-def _measured_there(probes: Sequence[MomentProbe]) -> _MeasuredThere:
+def _measured_there(probes: Sequence[MomentProbe], due: frozenset[str]) -> _MeasuredThere:
     slots: dict[torch.device, list[tuple[int, str, int]]] = {}
     itself = set()
     for probe in probes:
@@ -94,7 +94,8 @@ def _measured_there(probes: Sequence[MomentProbe]) -> _MeasuredThere:
             itself.add(id(probe))
             device, value, gradient = graph.slots
             for stat, slot in ((end.forward, value), (end.backward, gradient)):
-                if stat is not None and end.counted:
+                # Where casts are due, ends are looked at whose own figures are not.
+                if stat in due and end.counted:
                     slots.setdefault(device, []).append((slot, stat, end.at))
     return _MeasuredThere(
         probes,
@@ -213,7 +214,7 @@ class Sites:
         """Enable what compiled code measures by itself; return the ids of its probes."""
         found = self._there.get(id(probes))
         if found is None or found.probes is not probes:
-            found = self._there[id(probes)] = _measured_there(probes)
+            found = self._there[id(probes)] = _measured_there(probes, self._due)
         self._enabled = found.slots
         for slots, _ in found.slots:
             slots.begin()
