@@ -78,6 +78,15 @@ def foreign_recording(
     return None
 
 
+def head_of(file: Path, count: int) -> bytes:
+    """Return the first bytes of a file; none where it cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(count)
+    except OSError:
+        return b""
+
+
 def files_within(path: Path, name: re.Pattern[str], within: Path | None = None) -> list[Path]:
     """Return the file itself, or those in a folder that ``name`` finds, by name, all in ``within``.
 

@@ -18,6 +18,7 @@ from .foreign_files import (
     Progress,
     cached_recording,
     files_within,
+    head_of,
 )
 from .foreign_numbers import Numbers
 from .moments import find_trees
@@ -64,11 +65,7 @@ EVENT_FILES = ForeignFiles(holds_events, event_recording)
 
 
 def _is_events(file: Path) -> bool:
-    try:
-        with file.open("rb") as data:
-            return _length(data.read(_HEAD.size)) is not None
-    except OSError:
-        return False
+    return _length(head_of(file, _HEAD.size)) is not None
 
 
 def _folders(path: Path, within: Path | None) -> dict[str, list[Path]]:

@@ -19,7 +19,14 @@ import pyarrow as pa
 
 from ...protocol import join_numbers, ranges_text, shown_text, stream_schema
 from ...runs.errors import ClientError
-from ...runs.foreign_files import ForeignFiles, ForeignRows, Progress, cached_recording, files_within
+from ...runs.foreign_files import (
+    ForeignFiles,
+    ForeignRows,
+    Progress,
+    cached_recording,
+    files_within,
+    head_of,
+)
 from ...runs.run_folder import RunFolder
 from . import flight_pickle
 from .span_columns import SpanColumns, near
@@ -109,11 +116,7 @@ FLIGHT_DUMPS = ForeignFiles(holds_dumps, dump_recording)
 
 
 def _kind(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            head = opened.read(_HEAD)
-    except OSError:
-        return ""
+    head = head_of(file, _HEAD)
     return "json" if _JSON.match(head) else "pickle" if _PICKLE.match(head) else ""
 
 

@@ -15,7 +15,14 @@ import pyarrow as pa
 
 from ...protocol import shown_text, stream_schema
 from ...runs.errors import ClientError
-from ...runs.foreign_files import ForeignFiles, ForeignRows, Progress, cached_recording, files_within
+from ...runs.foreign_files import (
+    ForeignFiles,
+    ForeignRows,
+    Progress,
+    cached_recording,
+    files_within,
+    head_of,
+)
 from ...runs.run_folder import RunFolder
 from .flight_recorder import read_in_child
 from .span_columns import SpanColumns
@@ -60,11 +67,7 @@ MEMORY_SNAPSHOTS = ForeignFiles(holds_snapshots, snapshot_recording)
 
 
 def _is_snapshot(file: Path) -> bool:
-    try:
-        with file.open("rb") as opened:
-            head = opened.read(_HEAD)
-    except OSError:
-        return False
+    head = head_of(file, _HEAD)
     return bool(_JSON.match(head) or _PICKLE.match(head))
 
 
