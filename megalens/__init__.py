@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         ProtocolError,
         Tile,
     )
+    from .runs.compared_runs import compare
     from .runs.errors import ClientError
     from .tracer import Tracer
     from .tracer.errors import TracerError
@@ -80,6 +81,7 @@ __all__ = [
     "__version__",
     "adapters",
     "add_arguments",
+    "compare",
     "connect",
     "log_statistics",
     "monitor",
@@ -115,6 +117,7 @@ _HOMES = {
         "Tile",
     ),
     ".instruments.generation.requests": ("save_direction",),
+    ".runs.compared_runs": ("compare",),
     ".runs.errors": ("ClientError",),
     ".pictures.engine.process": ("EngineError",),
     ".instruments.generation.errors": ("GenerationError",),
