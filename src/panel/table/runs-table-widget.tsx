@@ -160,9 +160,9 @@ function RunsTable(props: {
           className="jp-MegalensRunsTable-scroll"
           ref={scroll}
           onScroll={event => {
-            if (rows.length > MOST_ROWS) {
-              setTop(event.currentTarget.scrollTop);
-            }
+            // In steps of ten rows: the table is drawn anew for each.
+            const step = 10 * ROW_HEIGHT;
+            setTop(Math.floor(event.currentTarget.scrollTop / step) * step);
           }}
         >
           <table>
