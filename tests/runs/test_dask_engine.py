@@ -1,6 +1,5 @@
 """Questions on a real Dask cluster of processes: the answers of one process, or an error that says what to do."""
 
-import logging
 import os
 import pickle
 import re
@@ -17,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from dask_cluster import local_cluster
 from recorded_run import write_run
 from test_jobs import record
 from test_recorded_moments import QUERIES, in_memory, rows_of_a_run, same, sealed, tail
@@ -35,20 +35,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two workers, and a client that is nobody's default."""
-    with (
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            worker_dashboard_address="127.0.0.1:0",
-            memory_limit="600 MiB",
-            silence_logs=logging.CRITICAL,
-        ) as local,
-        distributed.Client(local, set_as_default=False) as client,
-    ):
+    with local_cluster(memory_limit="600 MiB") as client:
         yield client
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import os
 import signal
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from dask_cluster import local_cluster
 from recorded_moments import NAMES, moment_table, write_moments
 
 from megalens.protocol import segment_name
@@ -29,16 +29,8 @@ STEPS = 210_000
 
 @pytest.fixture(scope="module")
 def cluster():
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        worker_dashboard_address="127.0.0.1:0",
-        silence_logs=logging.CRITICAL,
-    ) as local:
-        yield local
+    with local_cluster() as client:
+        yield client.cluster
 
 
 @pytest.fixture(scope="module")
