@@ -74,13 +74,18 @@ class DaskEngine:
     @property
     def workers(self) -> int:
         """How many workers there are now."""
-        with self._said():
-            return len(self._client.nthreads())
+        self._connected()
+        try:
+            with self._said():
+                return len(self._client.nthreads())
+        except (OSError, RuntimeError) as error:
+            if isinstance(error, ClientError):
+                raise
+            raise self._gone(str(error)) from error
 
     def lent(self) -> DaskEngine:
         """Return the same connection for somebody whose ``close`` leaves it open."""
-        with self._lock:
-            self._connected()
+        self._connected()
         lent = copy(self)
         lent._given = None
         return lent
@@ -95,8 +100,7 @@ class DaskEngine:
         name = getattr(function, "func", function).__name__.strip("_").replace("_", "-")
         # Not as named arguments: large ones Dask keeps under their bare names, for all questions alike.
         run = partial(task, __version__, function, shared, self._without)
-        with self._lock:
-            self._connected()
+        self._connected()
         with self._said():
             futures: list[Any] = self._client.map(run, items, key=f"{_PACKAGE}-{name}", pure=False)
             return futures
@@ -163,9 +167,14 @@ class DaskEngine:
             self._client.close(timeout=_CONNECT_SECONDS)
 
     def _connected(self) -> None:
-        """Connect anew where the scheduler was gone for so long that Dask has given it up."""
-        if self._given is not None and self._client.status == "closed":
-            self._connect(self._given)
+        """Connect anew where the scheduler was gone for so long that Dask has given it up; raises ClientError
+        while it is gone.
+        """
+        with self._lock:
+            if self._given is not None and self._client.status == "closed":
+                self._connect(self._given)
+        if self._client.status != "running":
+            raise self._gone(f"the connection is {self._client.status}")
 
     def _connect(self, address: str) -> None:
         from distributed import Client
@@ -204,6 +213,14 @@ class DaskEngine:
                     self._without,
                 )
 
+    def _gone(self, why: str) -> ClientError:
+        return ClientError(
+            f"The Dask scheduler at {self.address} is gone, or gave this question up ({why:.200}). "
+            f"Ask again once it runs, name another one, or {self._without}.",
+            code="disconnected",
+            field="engine",
+        )
+
     @contextmanager
     def _said(self) -> Iterator[None]:
         """Turn what goes wrong on a cluster into ``ClientError``."""
@@ -222,12 +239,7 @@ class DaskEngine:
                 field="engine",
             ) from error
         except (CancelledError, CommClosedError, LateError) as error:
-            raise ClientError(
-                f"The Dask scheduler at {self.address} is gone, or gave this question up ({error!s:.200}). "
-                f"Ask again once it runs, name another one, or {self._without}.",
-                code="disconnected",
-                field="engine",
-            ) from error
+            raise self._gone(str(error)) from error
         except ModuleNotFoundError as error:
             raise _other_version(
                 f"a worker or the scheduler lacks {error.name}", _PACKAGE, self._without
@@ -241,6 +253,10 @@ class QuestionTasks:
         self._engine, self._told = engine, told
         self._waiting: list[Any] = []
         self._of = 0
+
+    @property
+    def workers(self) -> int:
+        return self._engine.workers
 
     def submit(self, *asked: Any) -> list[Any]:
         """As that of :class:`DaskEngine`."""

@@ -154,3 +154,5 @@ async def test_a_cluster_that_is_gone_is_an_error_that_names_the_setting_and_nev
         assert (status, body["code"]) == (502, "disconnected")
         assert cluster.scheduler_address in body["message"]
         assert "unset MegalensExtension.engine" in body["message"]
+        status, body, _ = await moments()
+        assert (status, body["code"]) == (502, "disconnected")

@@ -31,7 +31,10 @@ from ..rows.pieces import (
 )
 from .cells import CellKeys, Cells, merge_cells
 
-_TASK_ROWS, _FAN_IN = 400_000, 8
+# What a task reads at least and at most, and how many tasks there are between these bounds: each costs client
+# and scheduler some ms, and the last ones leave workers idle.
+_TASK_ROWS, _MOST_TASK_ROWS, _TASKS, _TASKS_A_WORKER = 400_000, 1_600_000, 48, 8
+_FAN_IN = 8
 # Fewer cost more to send than they take here.
 _LEAST_TASKS = 4
 
@@ -70,7 +73,12 @@ def planned_chunks(
     """Read the wanted rows as ``complete_steps`` does, those of a cell merged: by tasks, where there is work
     for several. Raises ``ClientError``, ``cancelled`` soon after ``stop`` was set.
     """
-    shares = _shares(in_question(pieces, wanted), wanted)
+    asked = in_question(pieces, wanted)
+    rows = sum(_rows(piece, wanted) for piece in asked)
+    shares = _shares(asked, wanted, _TASK_ROWS)
+    if len(shares) >= _TASKS:
+        most = rows // max(_TASKS, _TASKS_A_WORKER * tasks.workers)
+        shares = _shares(asked, wanted, max(_TASK_ROWS, min(most, _MOST_TASK_ROWS)))
     if len(shares) < _LEAST_TASKS:
         yield from complete_steps(pieces, wanted)
         return
@@ -97,15 +105,19 @@ def planned_chunks(
         tasks.cancel()
 
 
-def _shares(pieces: Sequence[Piece], wanted: Wanted) -> list[list[Piece]]:
-    """Return pieces, in their order, in shares of about one task's rows."""
-    shares, rows = list[list[Piece]](), _TASK_ROWS
+def _rows(piece: Piece, wanted: Wanted) -> int:
+    return sum(of.rows for stat, of in piece.listed.items() if stat in wanted.names)
+
+
+def _shares(pieces: Sequence[Piece], wanted: Wanted, enough: int) -> list[list[Piece]]:
+    """Return pieces, in their order, in shares of about so many rows."""
+    shares, rows = list[list[Piece]](), enough
     for piece in pieces:
-        if rows >= _TASK_ROWS:
+        if rows >= enough:
             shares.append([])
             rows = 0
         shares[-1].append(piece)
-        rows += sum(of.rows for stat, of in piece.listed.items() if stat in wanted.names)
+        rows += _rows(piece, wanted)
     return shares
 
 
