@@ -23,6 +23,7 @@ from ...tracer.tensors.config import change_plan
 from ...tracer.tensors.plan import TracingPlan
 from ...tracer.tensors.probes import Window
 from .errors import GenerationError
+from .fused_attention import IMPLEMENTATION, can_be_seen, find_out, probabilities_seen
 from .token_rows import PassCoordinates
 
 ATTENTION = "RawAttentionScore_mat_mul"
@@ -42,6 +43,8 @@ class AttentionAdapter:
     def points(self, model: Any) -> ModelPoints:
         if not isinstance(model, nn.Module):
             return find_points(model, self._adapter)
+        if _implementation(model) == IMPLEMENTATION:
+            find_out(model)
         with _eager(model):
             return watched_points(model, self._adapter)
 
@@ -98,16 +101,22 @@ def with_attention(plan: TracingPlan, points: ModelPoints, folders: Sequence[Pat
 
 
 @contextlib.contextmanager
-def attention_probabilities(model: nn.Module) -> Iterator[str]:
-    """Make a model's attention output its probabilities inside the context.
+def attention_probabilities(model: nn.Module, points: ModelPoints) -> Iterator[str]:
+    """Make a model's attention output its probabilities inside the context, where ``points`` see them.
 
-    Models of Hugging Face make one mask for all layers, by the implementation: it is switched in all of them.
+    Those of fused attention are computed beside it. Where that is not possible the implementation is
+    switched: models of Hugging Face make one mask for all layers by it, so it is switched in all of them.
     Yields a sentence for people, empty where nothing was switched; raises ``GenerationError`` when the model
     cannot be switched.
     """
     before = _implementation(model)
     if before in (None, _EAGER):
         yield ""
+        return
+    sources = points.flags.get(ATTENTION, NO_EXPERTS).layers.values()
+    if before == IMPLEMENTATION and can_be_seen(model, {each.module for layer in sources for each in layer}):
+        with probabilities_seen(model):
+            yield ""
         return
     with _eager(model):
         if _implementation(model) != _EAGER:

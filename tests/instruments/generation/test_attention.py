@@ -2,24 +2,30 @@
 
 import contextlib
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers
 from torch import nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from writers import byte_level, demo, hugging_face
 
 import megalens
 from megalens.adapters import find_adapter
-from megalens.instruments.generation import GenerationError
+from megalens.adapters.find import find_points
+from megalens.instruments.generation import GenerationError, fused_attention
 from megalens.instruments.generation.hidden import (
     ATTENTION,
     AttentionAdapter,
     attention_probabilities,
     no_attention,
 )
-from megalens.tracer import FlagPoints
+from megalens.tracer import FlagPoints, ModelPoints
+from megalens.tracer.tensors import by_rows
+from megalens.tracer.tensors.compressors import make_kernel
 
 IDS = torch.tensor([[0, 0, 7, 11, 5], [4, 9, 2, 8, 6]])
 MASK = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
@@ -32,25 +38,54 @@ def logits(model: nn.Module) -> torch.Tensor:
         return model(input_ids=IDS, attention_mask=MASK).logits[MASK.bool()]
 
 
+def seen_in(model: nn.Module, points: ModelPoints) -> tuple[list[torch.Tensor], torch.Tensor, str]:
+    """The probabilities of layer 1, and logits, while they are seen, and what is said of it."""
+    (source,) = points.flags[ATTENTION].layers[1]
+    seen: list[torch.Tensor] = []
+    handle = source.module.register_forward_hook(lambda m, a, y: seen.append(y[source.item]))
+    with attention_probabilities(model, points) as sentence:
+        found = logits(model)
+    handle.remove()
+    return seen, found, sentence
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_probabilities_are_seen_and_logits_differ_by_rounding_only(family: str) -> None:
+def test_probabilities_of_fused_attention_are_seen_beside_it_and_no_logit_changes(family: str) -> None:
     model = hugging_face(family).eval()
     assert model.config._attn_implementation == "sdpa"
     clean = logits(model)
     points = AttentionAdapter().points(model)
     assert no_attention(points) is None
     assert sorted(points.flags[ATTENTION].layers) == [0, 1]
-    (source,) = points.flags[ATTENTION].layers[1]
-    seen: list[torch.Tensor] = []
-    handle = source.module.register_forward_hook(lambda m, a, y: seen.append(y[source.item]))
-    with attention_probabilities(model) as sentence:
-        switched = logits(model)
-    handle.remove()
+    (probabilities,), beside, sentence = seen_in(model, points)
+    assert sentence == ""
+    assert torch.equal(beside, clean)
+    model.set_attn_implementation("eager")
+    (eager,), _, _ = seen_in(model, points)
+    # A query that is padding sees what an implementation makes of it.
+    torch.testing.assert_close(probabilities[1], eager[1], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(probabilities[0, :, 2:], eager[0, :, 2:], rtol=1e-5, atol=1e-6)
+
+
+class Curious(transformers.LlamaForCausalLM):
+    """Does something with what its attention returns."""
+
+    def __init__(self, config: transformers.LlamaConfig) -> None:
+        super().__init__(config)
+        for layer in self.model.layers:
+            layer.self_attn.register_forward_hook(
+                lambda m, a, y: None if y[1] is None else y[1].sum() and None
+            )
+
+
+def test_where_they_are_not_seen_so_attention_is_switched_and_logits_differ_by_rounding_only() -> None:
+    model = Curious(hugging_face("Llama").config).eval()
+    clean, points = logits(model), AttentionAdapter().points(model)
+    (probabilities,), switched, sentence = seen_in(model, points)
     assert sentence == (
         "Attention was computed with eager instead of sdpa, in every layer, so that its probabilities can be seen; logits differ by rounding."
     )
     torch.testing.assert_close(switched, clean, rtol=1e-4, atol=1e-4)
-    (probabilities,) = seen
     assert probabilities.shape == (2, 4, 5, 5)
     torch.testing.assert_close(probabilities.sum(-1), torch.ones(2, 4, 5))
     # Nothing attends to what comes later, nor to padding.
@@ -58,21 +93,95 @@ def test_probabilities_are_seen_and_logits_differ_by_rounding_only(family: str) 
     assert not probabilities[0, :, 2:, :2].any()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_afterwards_attention_is_computed_as_before_bit_by_bit(family: str) -> None:
-    model = hugging_face(family).eval()
+@pytest.mark.parametrize("made", [hugging_face, lambda family: Curious(hugging_face(family).config)])
+def test_afterwards_attention_is_computed_as_before_bit_by_bit(made: Any) -> None:
+    model = made("Llama").eval()
     clean, names = logits(model), [name for name, _ in model.named_modules()]
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    AttentionAdapter().points(model)
+    points = AttentionAdapter().points(model)
     during = []
-    with contextlib.suppress(KeyboardInterrupt), attention_probabilities(model):
+    with contextlib.suppress(KeyboardInterrupt), attention_probabilities(model, points):
         during.append(model.config._attn_implementation)
         raise KeyboardInterrupt
-    assert during == ["eager"]
+    assert during == ["eager" if isinstance(model, Curious) else "sdpa"]
     assert model.config._attn_implementation == "sdpa"
+    assert not ALL_ATTENTION_FUNCTIONS._local_mapping
     assert [name for name, _ in model.named_modules()] == names
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert torch.equal(logits(model), clean)
+
+
+def test_another_model_meanwhile_is_left_alone() -> None:
+    model, other = hugging_face("Llama").eval(), hugging_face("Llama").eval()
+    points, found = AttentionAdapter().points(model), []
+    other.model.layers[0].self_attn.register_forward_hook(lambda m, a, y: found.append(y[1]))
+    with attention_probabilities(model, points):
+        logits(other)
+    assert found == [None]
+
+
+MASKS = {
+    "none": {},
+    "causal": {"is_causal": True},
+    "bool": {"attn_mask": torch.rand(2, 1, 6, 6, generator=torch.Generator().manual_seed(3)) > 0.4},
+    "bias": {"attn_mask": torch.randn(1, 8, 6, 6, generator=torch.Generator().manual_seed(4))},
+    "scale": {"scale": 0.3, "is_causal": True},
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("shared", [1, 4])
+def test_they_are_those_that_the_attention_itself_took(mask: str, shared: int) -> None:
+    """With values that are a unit matrix an attention returns its probabilities."""
+    random = torch.Generator().manual_seed(0)
+    query = torch.randn(2, 8, 6, 16, generator=random)
+    key = torch.randn(2, 8 // shared, 6, 16, generator=random)
+    values = torch.eye(6).expand(2, 8 // shared, 6, 6)
+    how = {**MASKS[mask], "enable_gqa": shared > 1}
+    taken = torch.nn.functional.scaled_dot_product_attention(query, key, values, **how)
+    computed = partial(fused_attention._probabilities, memory=fused_attention._Scratch())
+    found = computed(query, key, values, like=query.shape, **how)
+    torch.testing.assert_close(found.whole(), taken, rtol=1e-5, atol=1e-6)
+    if shared > 1 and not how.get("is_causal") and mask != "bool":
+        # Of one token the heads that share keys come as queries of those.
+        one = query[:, :, :1].reshape(2, 2, 4, 16)
+        bias = how.get("attn_mask")
+        more = {} if bias is None else {"attn_mask": bias[:, :, :1].reshape(1, 2, 4, 6)}
+        packed = computed(one, key, values, like=torch.Size((2, 8, 1, 16)), **more)
+        torch.testing.assert_close(packed.whole(), found.whole()[:, :, :1], rtol=1e-5, atol=1e-6)
+
+
+COMPRESSORS = [
+    megalens.Peaks(8),
+    megalens.Peaks(64),
+    megalens.Tile(5),
+    megalens.NoOp(),
+    megalens.Histogram(16),
+]
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS, ids=str)
+@pytest.mark.parametrize("most", [1, 4096, 1 << 20])
+def test_in_pieces_they_are_compressed_and_measured_as_the_whole(
+    compressor: Any, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = torch.rand(2, 3, 37, 41, generator=torch.Generator().manual_seed(1))
+    monkeypatch.setattr(by_rows, "PIECE_BYTES", most)
+    read: list[torch.Tensor] = []
+
+    def compute(heads: slice, queries: slice) -> torch.Tensor:
+        read.append(whole[:, heads, queries])
+        return read[-1]
+
+    data = by_rows.TensorByRows((2, 3, 37, 41), torch.float32, whole.device, compute)
+    kernel = make_kernel(compressor)
+    stored, moments, _ = by_rows.read_by_rows(data, compressor, kernel, 0, 1)
+    torch.testing.assert_close(stored, kernel(whole[:1], 0), rtol=0, atol=1e-7)
+    values = whole.double().numpy()
+    expected = [values.size, values.mean(), *(((values - values.mean()) ** p).sum() for p in (2, 3, 4))]
+    np.testing.assert_allclose(moments[0, :5], expected, rtol=1e-5, atol=1e-6)
+    assert sum(each.numel() for each in read) == whole.numel()
+    assert most > 4096 or max(each.numel() for each in read) < whole.numel()
 
 
 def test_the_parts_of_a_model_that_sees_are_each_as_they_were() -> None:
@@ -85,7 +194,8 @@ def test_the_parts_of_a_model_that_sees_are_each_as_they_were() -> None:
     config.text_config._attn_implementation = "sdpa"
     model = transformers.LlavaForConditionalGeneration(config).eval()
     kinds = [model.config.text_config._attn_implementation, model.config.vision_config._attn_implementation]
-    with attention_probabilities(model) as sentence:
+    # Where nothing is known to be seen, it is switched.
+    with attention_probabilities(model, find_points(model)) as sentence:
         assert "instead of sdpa" in sentence
         assert model.config.text_config._attn_implementation == "eager"
     assert kinds == [
@@ -98,7 +208,7 @@ def test_models_that_give_them_are_left_alone_and_nothing_is_said() -> None:
     eager = hugging_face("Llama").eval()
     eager.set_attn_implementation("eager")
     for model in (demo(), eager):
-        with attention_probabilities(model) as sentence:
+        with attention_probabilities(model, AttentionAdapter().points(model)) as sentence:
             assert sentence == ""
         assert no_attention(AttentionAdapter().points(model)) is None
     assert eager.config._attn_implementation == "eager"
@@ -116,7 +226,7 @@ def test_a_model_that_cannot_be_switched_says_so() -> None:
     like = hugging_face("Llama")
     model = Stubborn(like.config).eval()
     with pytest.raises(GenerationError, match="gives no probabilities, and cannot be switched"):
-        attention_probabilities(model).__enter__()
+        attention_probabilities(model, find_points(model)).__enter__()
     assert model.config._attn_implementation == "sdpa"
     reason = no_attention(AttentionAdapter().points(model))
     assert reason is not None
@@ -143,15 +253,12 @@ class TestInALab:
                 for attention in (False, True, False)
             )
             assert seen.tokens()["id"].tolist() == plain.tokens()["id"].tolist()
-            np.testing.assert_allclose(
-                seen.tokens()["probability"], plain.tokens()["probability"], rtol=1e-3, atol=1e-6
-            )
-            assert "computed with eager instead of sdpa" in seen.message
-            assert after.message == ""
-            assert (
-                after.tokens()["probability"].dropna().tolist()
-                == plain.tokens()["probability"].dropna().tolist()
-            )
+            assert seen.message == after.message == ""
+            for each in (seen, after):
+                assert (
+                    each.tokens()["probability"].dropna().tolist()
+                    == plain.tokens()["probability"].dropna().tolist()
+                )
             rows = lab.run.tensors(ATTENTION, phase="generate").to_pylist()
             # Two layers in each pass of the one generation; every sequence.
             assert {row["step"] for row in rows} == set(range(6, 11))
@@ -160,20 +267,52 @@ class TestInALab:
                 values = np.reshape(row["values"], row["shape"])
                 assert row["compressor"] == "Peaks(cells=256)"
                 assert values.shape[0] == 2
-                np.testing.assert_allclose(values.sum(-1), 1, rtol=1e-5)
+                # A query that is padding attends to nothing.
+                padding = values.sum(-1) == 0
+                np.testing.assert_allclose(values.sum(-1)[~padding], 1, rtol=1e-5)
+                assert not padding[0].any()
+                assert row["shape"][2] == 1 or padding[1].any(-2).any()
             assert ATTENTION not in lab.tracer.config["flags"]
         assert model.config._attn_implementation == "sdpa"
         assert not any(each._forward_hooks for each in model.modules())
 
-    def test_a_flag_that_is_set_is_followed_and_switches_attention_too(self) -> None:
+    def test_a_flag_that_is_set_is_followed_without_being_asked_for(self) -> None:
         model = hugging_face("GPT2")
         flags = {ATTENTION: {"compressor": megalens.Peaks(2), "layers": "1", "samples": None}}
         with megalens.serve(model, byte_level(), flags=flags, linger=0.2) as lab:
             written = lab.generate("The cat sat on the mat", 3)
-            assert "eager instead of sdpa" in written.message
+            assert written.message == ""
             rows = lab.run.tensors(ATTENTION, phase="generate").to_pylist()
             assert {(row["layer"], row["compressor"]) for row in rows} == {(1, "Peaks(cells=2)")}
             assert max(max(row["shape"][2:]) for row in rows) == 2
+
+    def test_of_a_long_text_no_matrix_is_made_and_the_rows_are_those_of_eager_attention(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Here a text is long from a thousand bytes of probabilities on."""
+        monkeypatch.setattr(by_rows, "PIECE_BYTES", 1000)
+        made, whole = [], by_rows.TensorByRows.whole
+        monkeypatch.setattr(
+            by_rows.TensorByRows, "whole", lambda self: (made.append(self.nbytes), whole(self))[1]
+        )
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for how in ("sdpa", "eager"):
+            torch.manual_seed(0)
+            model = hugging_face("Llama")
+            model.set_attn_implementation(how)
+            flags = {ATTENTION: {"compressor": megalens.Peaks(8), "samples": None}}
+            with megalens.serve(model, byte_level(), flags=flags, linger=0.2) as lab:
+                lab.generate("The cat sat on the mat, and the dog sat beside it.", 3, seed=0)
+                rows[how] = lab.run.tensors(ATTENTION, phase="generate").to_pylist()
+        assert len(rows["sdpa"]) == len(rows["eager"]) == 2 * 3
+        for mine, eager in zip(rows["sdpa"], rows["eager"], strict=True):
+            assert mine["shape"] == eager["shape"]
+            assert mine["source_shape"] == eager["source_shape"]
+            for name in ("values", "mean", "m2", "m4", "min", "max"):
+                np.testing.assert_allclose(mine[name], eager[name], rtol=1e-4, atol=1e-7)
+            assert mine["nan_count"] == mine["inf_count"] == 0
+        assert max(made) <= 1000
+        assert max(np.prod(row["source_shape"]) for row in rows["sdpa"]) * 4 > 1000
 
     def test_a_model_without_probabilities_refuses_and_says_so_beforehand(self) -> None:
         model = Stubborn(hugging_face("Llama").config)
