@@ -1,15 +1,14 @@
-"""Attention probabilities of models of Hugging Face that compute attention with
-``scaled_dot_product_attention``, which gives none: they are computed from what it was given, some queries at
-a time, and what the model computes stays as it is.
+"""Attention probabilities of models that compute attention with ``scaled_dot_product_attention``, which gives
+none: they are computed from what it was given, some queries at a time, and what the model computes stays as
+it is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-import sys
-import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,23 +18,123 @@ from torch.overrides import TorchFunctionMode
 
 from ...tracer.first_pass import extra_pass
 from ...tracer.graph_probes import is_compiled
+from ...tracer.own_hooks import OwnHook
+from ...tracer.points import FlagPoints, Source
 from ...tracer.tensors import by_rows
 
-IMPLEMENTATION = "sdpa"
 _ATTENTION: Any = functional.scaled_dot_product_attention
 
 
-class _Given(TorchFunctionMode):
-    """Notes what the attention is given."""
+class _Calls(TorchFunctionMode):
+    """Notes what each attention is given, with the module that called it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self.running: list[nn.Module] = []
+        self.noted: list[tuple[nn.Module, tuple[Any, ...], dict[str, Any]]] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is _ATTENTION:
-            self.calls.append((args, kwargs or {}))
+        if func is _ATTENTION and self.running:
+            self.noted.append((self.running[-1], args, kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _hooked(modules: set[nn.Module], begins: Any, ends: Any) -> Iterator[None]:
+    handles: list[Any] = []
+    try:
+        for module in modules:
+            handles.append(module.register_forward_pre_hook(OwnHook(begins), prepend=True))
+            handles.append(module.register_forward_hook(OwnHook(ends), prepend=True, always_call=True))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class FusedAttention:
+    """The fused attentions of a model that a pass over a few tokens has shown.
+
+    Attributes
+    ----------
+    flag : FlagPoints
+        Where the probabilities are seen while :meth:`seen` is entered; nowhere if a layer has several.
+    """
+
+    def __init__(self, model: nn.Module, layers: Mapping[int, nn.Module]) -> None:
+        found = {} if is_compiled([model]) else _calling(model, layers)
+        self._heads = dict(found.values())
+        self._given: dict[nn.Module, by_rows.TensorByRows] = {}
+        sources = {
+            layer: (Source(module, computed=functools.partial(self._taken, module)),)
+            for layer, (module, _) in found.items()
+        }
+        words = "computed from what the fused attention is given"
+        self.flag = FlagPoints(sources, evidence=dict.fromkeys(sources, words))
+
+    @contextlib.contextmanager
+    def seen(self) -> Iterator[None]:
+        """Compute the probabilities of each pass inside of the context."""
+        calls, scratch = _Calls(), _Scratch()
+
+        def begins(module: nn.Module, *_: Any) -> None:
+            calls.running.append(module)
+            calls.noted.clear()
+            calls.__enter__()  # type: ignore[no-untyped-call]
+
+        def ends(module: nn.Module, args: Any, output: Any) -> None:
+            calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            calls.running.pop()
+            if len(calls.noted) == 1 and output is not None:
+                _, given, named = calls.noted.pop()
+                how = {**named, "model_heads": self._heads[module], "scratch": scratch}
+                self._given[module] = _probabilities(*given, **how)
+
+        with _hooked({*self._heads}, begins, ends):
+            try:
+                yield
+            finally:
+                self._given.clear()
+
+    def _taken(self, module: nn.Module, output: Any) -> Any:
+        data = self._given.pop(module, None)
+        return data if data is None or data.nbytes > by_rows.PIECE_BYTES else data.whole()
+
+
+def _calling(model: nn.Module, layers: Mapping[int, nn.Module]) -> dict[int, tuple[nn.Module, int]]:
+    """Return by layer the module that calls a fused attention, where there is one and it calls one."""
+    calls = _Calls()
+    device = next((each.device for each in model.parameters()), torch.device("cpu"))
+    ids = torch.arange(10, device=device).reshape(2, 5)
+    training = [each for each in model.modules() if each.training]
+    hooked = _hooked(
+        {*model.modules()},
+        lambda module, *_: calls.running.append(module),
+        lambda *_: calls.running.pop() and None,
+    )
+    # A pass that fails shows nothing.
+    try:
+        with extra_pass(model), hooked, calls:
+            model.eval()
+            try:
+                model(ids)
+            finally:
+                for each in training:
+                    each.training = True
+    except Exception:
+        return {}
+    found = {}
+    for layer, module in layers.items():
+        own = {*module.modules()} - {module}
+        of_layer = [(caller, args, kwargs) for caller, args, kwargs in calls.noted if caller in own]
+        if not of_layer:
+            continue
+        caller, args, kwargs = of_layer[0]
+        query = args[0] if args else kwargs["query"]
+        if len(of_layer) > 1 or query.ndim != 4 or (len(query), query.shape[2]) != ids.shape:
+            return {}
+        found[layer] = caller, query.shape[1]
+    return found if len({*found.values()}) == len(found) else {}
 
 
 class _Scratch:
@@ -54,39 +153,6 @@ class _Scratch:
         return kept[:size].view(shape)
 
 
-@contextlib.contextmanager
-def probabilities_seen(model: nn.Module, most: int | None = None) -> Iterator[set[nn.Module]]:
-    """Have modules of a model return their attention probabilities inside of the context, though fused
-    attention computes them.
-
-    Of more than ``most`` bytes they return a :class:`TensorByRows`. Yields the modules that did.
-    """
-    most = by_rows.PIECE_BYTES if most is None else most
-    interfaces: Any = getattr(sys.modules.get("transformers.modeling_utils"), "ALL_ATTENTION_FUNCTIONS", {})
-    before: Any = interfaces[IMPLEMENTATION]
-    own, seen, memory = set(model.modules()), set[nn.Module](), _Scratch()
-
-    def attend(module: nn.Module, query: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if module not in own:
-            return before(module, query, *args, **kwargs)
-        with _Given() as given:
-            output, probabilities = before(module, query, *args, **kwargs)
-        if probabilities is None and len(given.calls) == 1:
-            (arguments, named), seen_of = given.calls[0], query.shape
-            probabilities = _probabilities(*arguments, like=seen_of, memory=memory, **named)
-            seen.add(module)
-            if probabilities.nbytes <= most:
-                probabilities = probabilities.whole()
-        return output, probabilities
-
-    interfaces[IMPLEMENTATION] = attend
-    try:
-        yield seen
-    finally:
-        # The one of this instance: the library's own is another mapping.
-        del interfaces[IMPLEMENTATION]
-
-
 def _probabilities(
     query: Tensor,
     key: Tensor,
@@ -95,23 +161,24 @@ def _probabilities(
     dropout_p: float = 0.0,
     is_causal: bool = False,
     *,
-    like: torch.Size,
-    memory: _Scratch,
+    model_heads: int,
+    scratch: _Scratch,
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> by_rows.TensorByRows:
     """Return ``softmax(Q Kᵀ scale + mask)``, as the documentation of torch defines it, ``[B, heads, queries,
     keys]``.
 
-    The queries of one token may lie in another shape than ``like``, ``[B, heads, queries, features]``: the
-    heads that share keys as queries of those.
+    Heads of a model that share keys may be given as queries of these: then there are fewer heads than
+    ``model_heads``.
     """
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     query, key = query.detach().float() * factor, key.detach().float()
     if query.shape[1] != key.shape[1]:
         key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
-    packed = query.shape[1] != like[1]
-    count, keys = query.shape[-2], key.shape[-2]
+    packed = query.shape[1] != model_heads
+    count, keys = query.shape[2], key.shape[2]
+    shape = (len(query), model_heads, query.shape[1] * count // model_heads, keys)
 
     def compute(heads: slice, queries: slice) -> Tensor:
         wanted = heads
@@ -121,49 +188,21 @@ def _probabilities(
         # Later keys of a causal attention have nothing.
         width = min(keys, queries.stop) if is_causal else keys
         of, to = query[:, heads, queries], key[:, heads, :width]
-        scores = torch.matmul(of, to.mT, out=memory.of("scores", of, width))
+        scores = torch.matmul(of, to.mT, out=scratch.of("scores", of, width))
         if is_causal and width > queries.start:
-            later = torch.ones(of.shape[2], width - queries.start, dtype=torch.bool, device=of.device).triu_(
-                1
-            )
-            scores[..., queries.start :].masked_fill_(later, -math.inf)
+            block = scores[..., queries.start :]
+            later = torch.ones(block.shape[-2:], dtype=torch.bool, device=of.device).triu_(1)
+            block.masked_fill_(later, -math.inf)
         if attn_mask is not None:
             mask = attn_mask.expand(len(query), *query.shape[1:3], keys)[:, heads, queries]
             scores = scores.masked_fill_(~mask, -math.inf) if mask.dtype is torch.bool else scores.add_(mask)
-        found = torch.softmax(scores, -1, out=memory.of("found", of, width))
+        found = torch.softmax(scores, -1, out=scratch.of("found", of, width))
         if attn_mask is not None:
             # What attends to nothing gets nothing.
             found.masked_fill_((scores == -math.inf).all(-1, keepdim=True), 0)
         if width < keys:
-            part, found = found, memory.of("whole", of, keys)
+            part, found = found, scratch.of("whole", of, keys)
             found[..., :width], found[..., width:] = part, 0
-        return found.reshape(len(found), like[1], 1, keys)[:, wanted] if packed else found
+        return found.reshape(shape)[:, wanted] if packed else found
 
-    return by_rows.TensorByRows((len(query), like[1], like[2], keys), query.dtype, query.device, compute)
-
-
-_seen_in: weakref.WeakKeyDictionary[nn.Module, set[nn.Module]] = weakref.WeakKeyDictionary()
-
-
-def find_out(model: nn.Module) -> None:
-    """Have a pass over a few tokens show which modules give their probabilities so; none of compiled code."""
-    if is_compiled([model]):
-        return
-    device = next((each.device for each in model.parameters()), torch.device("cpu"))
-    ids = torch.arange(10, device=device).reshape(2, 5)
-    training = [each for each in model.modules() if each.training]
-    # A pass that fails shows nothing.
-    with contextlib.suppress(Exception), extra_pass(model), probabilities_seen(model, most=0) as seen:
-        model.eval()
-        try:
-            # Also where a model does something with them: what comes by rows is no tensor.
-            model(ids)
-        finally:
-            for each in training:
-                each.training = True
-        _seen_in[model] = seen
-
-
-def can_be_seen(model: nn.Module, wanted: set[nn.Module]) -> bool:
-    """Return whether all ``wanted`` modules give their probabilities so, as far as was found out."""
-    return bool(wanted) and wanted <= _seen_in.get(model, set())
+    return by_rows.TensorByRows(shape, query.dtype, query.device, compute)

@@ -16,6 +16,7 @@ from ...protocol import Compressor, Histogram, Peaks
 from ..coordinates import to_host
 from ..moments import TYPES, measure, merge_pieces, merge_rows
 from .compressors import Kernel, block_maxima
+from .probes import Window
 
 PIECE_BYTES = 8 << 20
 
@@ -49,6 +50,14 @@ class TensorByRows:
 
     def whole(self) -> Tensor:
         return self._compute(slice(0, self.shape[1]), slice(0, self.shape[2])).clone()
+
+    def rows_of(self, window: Window | None) -> tuple[Tensor, Window | None]:
+        """Return the queries among which those of a window are, and where they are there."""
+        if window is None:
+            return self.whole(), None
+        first, last = int(window.positions.min()), int(window.positions.max())
+        rows = self._compute(slice(0, self.shape[1]), slice(first, last + 1)).clone()
+        return rows, Window(window.positions - first, window.keys)
 
     def pieces(self, side: int) -> Iterator[Iterator[Tensor]]:
         """Give groups of heads, and of each blocks of ``side`` queries, in their order; the last has what is

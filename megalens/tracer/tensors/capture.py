@@ -362,8 +362,10 @@ class Capture(MicroBatches):
             elif by_rows and self.window is None and len(self._coords.tp_ranks) == 1:
                 self._add_by_rows(probe, seen, micro_batch, side, call)
             elif seen is not None:
-                seen = seen.whole() if by_rows else seen
-                made = self._add(probe, seen, rows, micro_batch, side, call)
+                window = self.window
+                if by_rows:
+                    seen, window = seen.rows_of(window)
+                made = self._add(probe, seen, rows, micro_batch, side, call, window)
                 if made is not None and not odd:
                     if len(probe.readings) >= _MOST_METAS:
                         probe.readings.clear()
@@ -382,6 +384,7 @@ class Capture(MicroBatches):
         micro_batch: int,
         side: str,
         call: int,
+        window: Window | None,
     ) -> TensorReading | None:
         """Record a tensor; return how later ones of the same layout are read, where that can be prepared."""
         source, flag = probe.source, probe.flag
@@ -394,11 +397,11 @@ class Capture(MicroBatches):
         if source.sequence_first:
             data = data.transpose(0, 1)
         data = self._batched(source, data)
-        if self.window is not None:
+        if window is not None:
             if source.sparse:
                 # Which of its tokens are new is not known.
                 return None
-            data = self.window.of(data)
+            data = window.of(data)
         samples = data.shape[0]
         if flag.name == "InputTokens":
             self._samples_in_batch = samples

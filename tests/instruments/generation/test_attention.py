@@ -10,7 +10,6 @@ import pytest
 import torch
 import transformers
 from torch import nn
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from writers import byte_level, demo, hugging_face
 
 import megalens
@@ -38,15 +37,20 @@ def logits(model: nn.Module) -> torch.Tensor:
         return model(input_ids=IDS, attention_mask=MASK).logits[MASK.bool()]
 
 
-def seen_in(model: nn.Module, points: ModelPoints) -> tuple[list[torch.Tensor], torch.Tensor, str]:
+def seen_in(model: nn.Module, points: ModelPoints) -> tuple[torch.Tensor, torch.Tensor, str]:
     """The probabilities of layer 1, and logits, while they are seen, and what is said of it."""
     (source,) = points.flags[ATTENTION].layers[1]
     seen: list[torch.Tensor] = []
-    handle = source.module.register_forward_hook(lambda m, a, y: seen.append(y[source.item]))
+
+    def see(module: nn.Module, given: Any, output: Any) -> None:
+        seen.append(source.computed(output) if source.computed else output[source.item])
+
     with attention_probabilities(model, points) as sentence:
+        handle = source.module.register_forward_hook(see)
         found = logits(model)
-    handle.remove()
-    return seen, found, sentence
+        handle.remove()
+    (probabilities,) = seen
+    return probabilities, found, sentence
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -57,31 +61,32 @@ def test_probabilities_of_fused_attention_are_seen_beside_it_and_no_logit_change
     points = AttentionAdapter().points(model)
     assert no_attention(points) is None
     assert sorted(points.flags[ATTENTION].layers) == [0, 1]
-    (probabilities,), beside, sentence = seen_in(model, points)
+    probabilities, beside, sentence = seen_in(model, points)
     assert sentence == ""
     assert torch.equal(beside, clean)
     model.set_attn_implementation("eager")
-    (eager,), _, _ = seen_in(model, points)
+    eager, _, _ = seen_in(model, AttentionAdapter().points(model))
     # A query that is padding sees what an implementation makes of it.
     torch.testing.assert_close(probabilities[1], eager[1], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(probabilities[0, :, 2:], eager[0, :, 2:], rtol=1e-5, atol=1e-6)
 
 
-class Curious(transformers.LlamaForCausalLM):
-    """Does something with what its attention returns."""
+def unseen(model: nn.Module) -> nn.Module:
+    """Have a model call its attention in a way that does not show what it is given."""
+    for layer in model.model.layers:
 
-    def __init__(self, config: transformers.LlamaConfig) -> None:
-        super().__init__(config)
-        for layer in self.model.layers:
-            layer.self_attn.register_forward_hook(
-                lambda m, a, y: None if y[1] is None else y[1].sum() and None
-            )
+        def forward(*args: Any, given: Any = layer.self_attn.forward, **kwargs: Any) -> Any:
+            with torch._C.DisableTorchFunction():
+                return given(*args, **kwargs)
+
+        layer.self_attn.forward = forward
+    return model
 
 
 def test_where_they_are_not_seen_so_attention_is_switched_and_logits_differ_by_rounding_only() -> None:
-    model = Curious(hugging_face("Llama").config).eval()
+    model = unseen(hugging_face("Llama")).eval()
     clean, points = logits(model), AttentionAdapter().points(model)
-    (probabilities,), switched, sentence = seen_in(model, points)
+    probabilities, switched, sentence = seen_in(model, points)
     assert sentence == (
         "Attention was computed with eager instead of sdpa, in every layer, so that its probabilities can be seen; logits differ by rounding."
     )
@@ -93,9 +98,10 @@ def test_where_they_are_not_seen_so_attention_is_switched_and_logits_differ_by_r
     assert not probabilities[0, :, 2:, :2].any()
 
 
-@pytest.mark.parametrize("made", [hugging_face, lambda family: Curious(hugging_face(family).config)])
-def test_afterwards_attention_is_computed_as_before_bit_by_bit(made: Any) -> None:
-    model = made("Llama").eval()
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_afterwards_attention_is_computed_as_before_bit_by_bit(is_seen: bool) -> None:
+    model = hugging_face("Llama").eval()
+    model = model if is_seen else unseen(model)
     clean, names = logits(model), [name for name, _ in model.named_modules()]
     before = {key: value.clone() for key, value in model.state_dict().items()}
     points = AttentionAdapter().points(model)
@@ -103,21 +109,12 @@ def test_afterwards_attention_is_computed_as_before_bit_by_bit(made: Any) -> Non
     with contextlib.suppress(KeyboardInterrupt), attention_probabilities(model, points):
         during.append(model.config._attn_implementation)
         raise KeyboardInterrupt
-    assert during == ["eager" if isinstance(model, Curious) else "sdpa"]
+    assert during == ["sdpa" if is_seen else "eager"]
     assert model.config._attn_implementation == "sdpa"
-    assert not ALL_ATTENTION_FUNCTIONS._local_mapping
+    assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
     assert [name for name, _ in model.named_modules()] == names
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert torch.equal(logits(model), clean)
-
-
-def test_another_model_meanwhile_is_left_alone() -> None:
-    model, other = hugging_face("Llama").eval(), hugging_face("Llama").eval()
-    points, found = AttentionAdapter().points(model), []
-    other.model.layers[0].self_attn.register_forward_hook(lambda m, a, y: found.append(y[1]))
-    with attention_probabilities(model, points):
-        logits(other)
-    assert found == [None]
 
 
 MASKS = {
@@ -139,15 +136,15 @@ def test_they_are_those_that_the_attention_itself_took(mask: str, shared: int) -
     values = torch.eye(6).expand(2, 8 // shared, 6, 6)
     how = {**MASKS[mask], "enable_gqa": shared > 1}
     taken = torch.nn.functional.scaled_dot_product_attention(query, key, values, **how)
-    computed = partial(fused_attention._probabilities, memory=fused_attention._Scratch())
-    found = computed(query, key, values, like=query.shape, **how)
+    computed = partial(fused_attention._probabilities, scratch=fused_attention._Scratch(), model_heads=8)
+    found = computed(query, key, values, **how)
     torch.testing.assert_close(found.whole(), taken, rtol=1e-5, atol=1e-6)
     if shared > 1 and not how.get("is_causal") and mask != "bool":
         # Of one token the heads that share keys come as queries of those.
         one = query[:, :, :1].reshape(2, 2, 4, 16)
         bias = how.get("attn_mask")
         more = {} if bias is None else {"attn_mask": bias[:, :, :1].reshape(1, 2, 4, 6)}
-        packed = computed(one, key, values, like=torch.Size((2, 8, 1, 16)), **more)
+        packed = computed(one, key, values, **more)
         torch.testing.assert_close(packed.whole(), found.whole()[:, :, :1], rtol=1e-5, atol=1e-6)
 
 
@@ -222,9 +219,9 @@ class Stubborn(transformers.LlamaForCausalLM):
         return False
 
 
-def test_a_model_that_cannot_be_switched_says_so() -> None:
+def test_a_model_that_cannot_be_switched_either_says_so() -> None:
     like = hugging_face("Llama")
-    model = Stubborn(like.config).eval()
+    model = unseen(Stubborn(like.config)).eval()
     with pytest.raises(GenerationError, match="gives no probabilities, and cannot be switched"):
         attention_probabilities(model, find_points(model)).__enter__()
     assert model.config._attn_implementation == "sdpa"
@@ -240,6 +237,47 @@ def test_a_given_adapter_finds_the_points_and_their_reason_is_said() -> None:
             return replace(points, flags={**points.flags, ATTENTION: FlagPoints(reason="It has none.")})
 
     assert no_attention(AttentionAdapter(Blind()).points(demo())) == "It has none."
+
+
+class OwnAttention(nn.Module):
+    """As small scripts have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def parts(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.qkv(x).view(*x.shape[:2], 3, 2, 16).permute(2, 0, 3, 1, 4).unbind(0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.nn.functional.scaled_dot_product_attention(*self.parts(x), is_causal=True)
+        return self.out(y.transpose(1, 2).reshape(x.shape))
+
+
+class OwnBlock(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.mlp = (
+            OwnAttention(),
+            nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(x)
+        return x + self.mlp(x)
+
+
+class Own(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(280, 32), nn.Linear(32, 280)
+        self.blocks = nn.ModuleList(OwnBlock() for _ in range(2))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.table(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
 
 
 @pytest.mark.slow
@@ -314,8 +352,51 @@ class TestInALab:
         assert max(made) <= 1000
         assert max(np.prod(row["source_shape"]) for row in rows["sdpa"]) * 4 > 1000
 
+    @pytest.mark.parametrize("most", [1 << 20, 1])
+    def test_a_model_of_ones_own_that_calls_fused_attention_shows_its_probabilities(
+        self, most: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It has no cache: each pass reads the text anew, and only what is new is looked at."""
+        monkeypatch.setattr(by_rows, "PIECE_BYTES", most)
+        torch.manual_seed(0)
+        model = Own()
+        prompts = ["The cat sat", "on"]
+        with megalens.serve(model, byte_level(), linger=0.2) as lab:
+            plain, seen = (
+                lab.generate(prompts, 3, temperature=0, attention=attention) for attention in (False, True)
+            )
+            assert seen.message == plain.message
+            assert seen.tokens()["id"].tolist() == plain.tokens()["id"].tolist()
+            rows = lab.run.tensors(ATTENTION, phase="generate").to_pylist()
+        ids = [
+            each["id"]
+            for each in seen.tokens().sort_values("position").to_dict("records")
+            if each["sequence"] == 0
+        ]
+        with torch.no_grad():
+            x = model.table(torch.tensor([ids]))
+            expected = []
+            for block in model.blocks:
+                query, key, _ = block.attention.parts(x)
+                causal = torch.full((len(ids), len(ids)), -torch.inf).triu(1)
+                expected.append((query @ key.mT / 4 + causal).softmax(-1))
+                x = block(x)
+        first = {row["layer"]: row for row in rows if row["step"] == min(row["step"] for row in rows)}
+        assert sorted(first) == [0, 1]
+        for layer, row in first.items():
+            values = np.reshape(row["values"], row["shape"])[0]
+            count = values.shape[-1]
+            np.testing.assert_allclose(values, expected[layer][0, :, :count, :count], rtol=1e-4, atol=1e-6)
+        for row in rows:
+            if row["step"] > min(each["step"] for each in rows):
+                values = np.reshape(row["values"], row["shape"])[0]
+                count = values.shape[-1]
+                np.testing.assert_allclose(
+                    values[:, -1], expected[row["layer"]][0, :, count - 1, :count], rtol=1e-4, atol=1e-6
+                )
+
     def test_a_model_without_probabilities_refuses_and_says_so_beforehand(self) -> None:
-        model = Stubborn(hugging_face("Llama").config)
+        model = unseen(Stubborn(hugging_face("Llama").config))
         with megalens.serve(model, byte_level(), linger=0.2) as lab:
             announced = {}
             lab._instrument.describe(announced)
