@@ -95,6 +95,9 @@ class FusedAttention:
                 yield
             finally:
                 self._given.clear()
+                # What was interrupted, such as by a person, is not ended by its hooks.
+                for _ in calls.running:
+                    calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def _taken(self, module: nn.Module, output: Any) -> Any:
         data = self._given.pop(module, None)
@@ -173,9 +176,7 @@ def _probabilities(
     ``model_heads``.
     """
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    query, key = query.detach().float() * factor, key.detach().float()
-    if query.shape[1] != key.shape[1]:
-        key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+    query, key, shared = query.detach(), key.detach(), query.shape[1] // key.shape[1]
     packed = query.shape[1] != model_heads
     count, keys = query.shape[2], key.shape[2]
     shape = (len(query), model_heads, query.shape[1] * count // model_heads, keys)
@@ -187,7 +188,11 @@ def _probabilities(
             heads, queries = slice(0, query.shape[1]), slice(0, count)
         # Later keys of a causal attention have nothing.
         width = min(keys, queries.stop) if is_causal else keys
-        of, to = query[:, heads, queries], key[:, heads, :width]
+        of, to = query[:, heads, queries].float() * factor, key[:, :, :width]
+        if shared > 1:
+            to = to[:, torch.arange(heads.start, heads.stop, device=key.device) // shared].float()
+        else:
+            to = to[:, heads].float()
         scores = torch.matmul(of, to.mT, out=scratch.of("scores", of, width))
         if is_causal and width > queries.start:
             block = scores[..., queries.start :]
@@ -205,4 +210,4 @@ def _probabilities(
             found[..., :width], found[..., width:] = part, 0
         return found.reshape(shape)[:, wanted] if packed else found
 
-    return by_rows.TensorByRows(shape, query.dtype, query.device, compute)
+    return by_rows.TensorByRows(shape, torch.float32, query.device, compute)

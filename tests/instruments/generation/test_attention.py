@@ -117,6 +117,32 @@ def test_afterwards_attention_is_computed_as_before_bit_by_bit(is_seen: bool) ->
     assert torch.equal(logits(model), clean)
 
 
+def test_an_interrupt_within_the_attention_leaves_nothing_behind() -> None:
+    model = Own().eval()
+    points = AttentionAdapter().points(model)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    handle = model.blocks[1].attention.out.register_forward_pre_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt), attention_probabilities(model, points):
+        model(torch.arange(6)[None])
+    handle.remove()
+    assert torch._C._len_torch_function_stack() == 0
+    assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
+
+
+def test_half_precision_is_computed_in_single() -> None:
+    query, key = torch.randn(1, 4, 5, 16).bfloat16(), torch.randn(1, 2, 5, 16).bfloat16()
+    found = fused_attention._probabilities(
+        query, key, key, enable_gqa=True, model_heads=4, scratch=fused_attention._Scratch()
+    ).whole()
+    wide = key.double().repeat_interleave(2, 1)
+    torch.testing.assert_close(
+        found.double(), (query.double() @ wide.mT / 4).softmax(-1), rtol=1e-5, atol=1e-6
+    )
+
+
 MASKS = {
     "none": {},
     "causal": {"is_causal": True},
