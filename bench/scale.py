@@ -30,6 +30,8 @@ _MILLION, _BILLION = 1_000_000, 1_000_000_000
 _PERIOD = 2.0
 _WORKERS = (1, 2, 16, 64, 256)
 _PRODUCERS = 10_000
+# Three rows of 96 values, of which ``bench.wire`` has 12 in 10.2 kB.
+_FRAME_BYTES = 3 * 10_200 / 12
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Costs:
     """A frame of a producer into a hub that records, with the producer's part of statuses."""
     sent: float
     """The same out to one viewer."""
+    byte: float
+    """A byte of a large frame into a hub and out to one viewer, as ``bench.wire`` has measured it."""
     recording: float
     """Opening a job for the first time, for each of its recordings."""
     known: float
@@ -87,13 +91,20 @@ class Step:
     busy: float
 
 
-def step_of(producers: int, viewers: int, costs: Costs, leaves: int = 0, relays: int = 0) -> Step:
-    """Return a step through one hub; or with ``leaves`` hubs that each pass the frames of their producers on to it, and ``relays`` that have the viewers."""
+def step_of(
+    producers: int, viewers: int, costs: Costs, leaves: int = 0, relays: int = 0, joins: bool = False
+) -> Step:
+    """Return a step through one hub; or with ``leaves`` hubs that each pass the frames of their producers on to it, where they join them as one frame, and with
+    ``relays`` that have the viewers.
+    """
     below = through(np.zeros(producers // max(1, leaves)), costs.frame + costs.sent)
     arrived = np.tile(below, leaves) if leaves else np.zeros(producers)
     root = costs.frame + (relays or viewers) * costs.sent
+    if joins:
+        arrived = np.repeat(below[-1:], leaves)
+        root = producers // leaves * _FRAME_BYTES * costs.byte * (1 + (relays or viewers))
     left = through(arrived, root)
-    busiest = max(root * producers, (producers // leaves) * (costs.frame + costs.sent) if leaves else 0.0)
+    busiest = max(root * len(arrived), (producers // leaves) * (costs.frame + costs.sent) if leaves else 0.0)
     if relays:
         relay = costs.frame + -(-viewers // relays) * costs.sent
         left = through(left, relay)
@@ -104,7 +115,7 @@ def step_of(producers: int, viewers: int, costs: Costs, leaves: int = 0, relays:
 def computed(costs: Costs) -> list[Row]:
     """Return what the simulation says."""
     rows = [
-        Row(f"computed: 1 billion rows, {workers:,} workers", question_seconds(_BILLION, workers, costs), "s")
+        Row(f"computed: 1 billion rows, workers: {workers}", question_seconds(_BILLION, workers, costs), "s")
         for workers in _WORKERS
     ]
     rows.append(Row("computed: 1 billion rows on disk", _BILLION * costs.row_bytes / 1e9, "GB"))
@@ -112,8 +123,8 @@ def computed(costs: Costs) -> list[Row]:
         Row("computed: 10,000 recordings opened as one job, first", _PRODUCERS * costs.recording, "s"),
         Row("computed: 10,000 recordings opened as one job, again", _PRODUCERS * costs.known, "s"),
     ]
-    for what, viewers, leaves, relays in SHAPES:
-        step = step_of(_PRODUCERS, viewers, costs, leaves, relays)
+    for what, viewers, leaves, relays, joins in SHAPES:
+        step = step_of(_PRODUCERS, viewers, costs, leaves, relays, joins)
         name = f"computed: 10,000 producers, {what}, {viewers} viewer{'s' if viewers > 1 else ''}"
         rows.append(Row(f"{name}: a step late", step.late, "s"))
         rows.append(Row(f"{name}: the busiest hub", 100 * step.busy, "% of one core"))
@@ -121,11 +132,12 @@ def computed(costs: Costs) -> list[Row]:
 
 
 SHAPES = (
-    ("one hub", 1, 0, 0),
-    ("one hub", 50, 0, 0),
-    ("a tree of 10 hubs below one", 1, 10, 0),
-    ("a tree of 10 hubs below one", 50, 10, 0),
-    ("a tree of 10 hubs below one and 10 above it", 50, 10, 10),
+    ("one hub", 1, 0, 0, False),
+    ("one hub", 50, 0, 0, False),
+    ("10 hubs below one", 50, 10, 0, False),
+    ("10 hubs below one and 10 above it", 50, 10, 10, False),
+    ("10 hubs below one that join the frames of a step", 1, 10, 0, True),
+    ("10 hubs below one that join the frames of a step", 50, 10, 0, True),
 )
 
 
@@ -146,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     # Shares of what was measured, so that small loads count as large ones do.
     parts_of = np.stack([of[:, 0], of.prod(axis=1)], axis=1) / busy[:, None]
     frame, sent = np.linalg.lstsq(parts_of, np.ones(len(of)), rcond=None)[0]
-    costs = Costs(**parts, frame=float(frame), sent=float(sent))
+    costs = Costs(**parts, frame=float(frame), sent=float(sent), byte=_byte())
     model = step_of(large, many, costs).busy
     rows = [
         Row("measured: a row read and merged by a worker", costs.row * 1e9, "ns", extra=asdict(costs)),
@@ -156,6 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         Row("measured: a recording of a job opened again", costs.known * 1e3, "ms"),
         Row("measured: a frame into a hub", costs.frame * 1e6, "µs"),
         Row("measured: a frame out of a hub, for each viewer", costs.sent * 1e6, "µs"),
+        Row("measured: a megabyte through a hub to one viewer", costs.byte * 1e9, "ms"),
         *(
             Row(f"measured: one hub, {p:,} producers, {v} viewers", 100 * value / _PERIOD, "% of one core")
             for (p, v), value in [*loads.items(), ((large, many), held_out)]
@@ -201,6 +214,14 @@ def _rows_and_tasks(home: Path, millions: int) -> dict[str, float]:
         task = (time.process_time() - began) / len(many)
     rows = millions * _MILLION
     return {"row": min(busy) / rows, "task": task, "row_bytes": size / (rows / 10)}
+
+
+def _byte() -> float:
+    rows = json.loads((RESULTS / "wire.json").read_text(encoding="utf-8"))["rows"]
+    speed: float = next(
+        row["value"] for row in rows if row["what"].endswith("(595.5 kB): bytes through the hub")
+    )
+    return 1 / (1e6 * speed)
 
 
 def _nothing(number: int, _sent: bytes) -> int:

@@ -12,7 +12,9 @@ from bench.common import RESULTS, Row
 from bench.scale import Costs, computed, question_seconds, step_of, table, through
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
-COSTS = Costs(row=1e-7, task=1e-3, row_bytes=50.0, frame=1e-5, sent=2e-5, recording=1e-3, known=1e-4)
+COSTS = Costs(
+    row=1e-7, task=1e-3, row_bytes=50.0, frame=1e-5, sent=2e-5, byte=1e-9, recording=1e-3, known=1e-4
+)
 
 
 def test_the_page_has_the_figures_of_the_last_measurement_and_what_follows_from_them() -> None:
@@ -52,3 +54,7 @@ def test_hubs_below_spare_the_top_no_frame_and_hubs_above_spare_it_viewers() -> 
     assert below.late >= alone.late
     assert above.late < alone.late / 2
     assert above.busy < below.busy == alone.busy
+    joined = step_of(10_000, 50, COSTS, leaves=10, joins=True)
+    # Ten frames of 2.55 MB, each into the hub and out to 50 viewers.
+    assert joined.busy == pytest.approx(10 * 2.55e6 * 1e-9 * 51 / 2)
+    assert joined.late < alone.late

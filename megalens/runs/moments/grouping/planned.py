@@ -33,7 +33,7 @@ from .cells import CellKeys, Cells, merge_cells
 
 # What a task reads at least and at most, and how many tasks there are between these bounds: each costs client
 # and scheduler some ms, and the last ones leave workers idle.
-_TASK_ROWS, _MOST_TASK_ROWS, _TASKS, _TASKS_A_WORKER = 400_000, 1_600_000, 48, 8
+_TASK_ROWS, _MOST_TASK_ROWS, _TASKS, _TASKS_A_WORKER = 400_000, 1_600_000, 48, 4
 _FAN_IN = 8
 # Fewer cost more to send than they take here.
 _LEAST_TASKS = 4
