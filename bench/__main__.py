@@ -44,6 +44,7 @@ NAMES = (
     "long_recordings",
     "sealing",
     "engine",
+    "scale",
     "explorer",
     "rendering",
     "pictures",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .instruments.pipeline.errors import PipelineError, SplitError
     from .pictures.engine.process import EngineError
     from .pictures.report.build import ReportError
+    from .pictures.report.many import report_all
     from .pictures.widgets.base import WidgetError
     from .pictures.widgets.comm import FrontEndError, use_widgets
     from .protocol import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         Tile,
     )
     from .runs.errors import ClientError
+    from .runs.many import ask_all
     from .tracer import Tracer
     from .tracer.errors import TracerError
 
@@ -80,12 +82,14 @@ __all__ = [
     "__version__",
     "adapters",
     "add_arguments",
+    "ask_all",
     "connect",
     "log_statistics",
     "monitor",
     "open",
     "open_all",
     "pipeline",
+    "report_all",
     "save_direction",
     "serve",
     "show",
@@ -116,6 +120,8 @@ _HOMES = {
     ),
     ".instruments.generation.requests": ("save_direction",),
     ".runs.errors": ("ClientError",),
+    ".runs.many": ("ask_all",),
+    ".pictures.report.many": ("report_all",),
     ".pictures.engine.process": ("EngineError",),
     ".instruments.generation.errors": ("GenerationError",),
     ".hub.options": ("HubError",),
