@@ -1,6 +1,8 @@
 import { formatInteger, formatNumber, formatFull } from '../../../charts';
 import type { IRunSource, SourceChange } from '../../../store/source';
 import type { Loaded, INote } from '../../../views/shared/content';
+import { loadSentences, said } from '../../../views/shared/said';
+import type { Translate } from '../../../views/shared/translate';
 import { nothingYet } from '../../../views/shared/states';
 import { numberColumn, type ITableColumn, type ITableField } from '../../../views/shared/table';
 import { type IViewEnvironment, ViewModel } from '../../../views/shared/view-model';
@@ -14,6 +16,7 @@ import {
   weight,
   countWords,
   directionWords,
+  statisticWords,
   severityWords
 } from './health-facts';
 import { type RuleSettings, type IRuleInfo, mutesIn } from './rule-settings';
@@ -52,7 +55,7 @@ export class WayPane extends HealthPane {
       },
       ...(rows.some(each => each.rank >= 0) ? [number(t('rank'), 'rank')] : []),
       ...(rows.some(each => each.microBatch >= 0) ? [number(t('micro-batch'), 'microBatch')] : []),
-      { title: t('statistic'), text: row => rows[row]?.statistic ?? '' },
+      { title: t('statistic'), text: row => statisticWords(rows[row]?.statistic ?? '', t) },
       value(t('value'), 'value', 'NaN'),
       value(t('should have been'), 'expected', '–'),
       { title: t('rule'), text: row => rows[row]?.rule ?? '' }
@@ -131,7 +134,7 @@ export class ListPane extends HealthPane {
       ...(groups.some(({ first }) => follows(first))
         ? [{ title: t('follows from'), text: (row: number) => this._cause(alarms, groups[row]?.first) }]
         : []),
-      { title: t('what it means'), text: row => groups[row]?.first.sentence ?? '' },
+      { title: t('what it means'), text: row => said(groups[row]?.first.sentence ?? '', t) },
       ...(this._settings.canApply
         ? [
             {
@@ -255,11 +258,15 @@ export class RulesPane extends ViewModel {
     return false;
   }
 
-  load(): Promise<Loaded> {
+  async load(): Promise<Loaded> {
     const { _settings: settings, t } = this;
-    const { rules } = settings;
+    await loadSentences();
+    const rules = settings.rules.map(rule => ({
+      ...inWords(rule, t),
+      parameters: rule.parameters.map(each => inWords(each, t))
+    }));
     if (rules.length === 0) {
-      return Promise.resolve({ state: nothingYet(t('No rules are announced.'), this.actions, t) });
+      return { state: nothingYet(t('No rules are announced.'), this.actions, t) };
     }
     const ruleAt = (row: number): IRuleInfo =>
       rules[row] ?? { name: '', title: '', description: '', parameters: [] };
@@ -298,7 +305,7 @@ export class RulesPane extends ViewModel {
       },
       { title: t('what it means'), text: row => ruleAt(row).description, wraps: true }
     ];
-    return Promise.resolve({
+    return {
       content: {
         recipe: null,
         body: { columns, rows: rules.length },
@@ -308,7 +315,7 @@ export class RulesPane extends ViewModel {
         caption: this._caption(),
         summary: ''
       }
-    });
+    };
   }
 
   private _numbers({ name: rule, parameters }: IRuleInfo): ITableField[] {
@@ -379,3 +386,8 @@ export class RulesPane extends ViewModel {
 }
 
 const shown = (value: unknown): string => (typeof value === 'number' ? formatNumber(value) : '–');
+
+/** A rule with its words in the person's language; those of somebody's own rule stay as they came. */
+function inWords<T extends { readonly title: string; readonly description: string }>(it: T, t: Translate): T {
+  return { ...it, title: said(it.title, t), description: said(it.description, t) };
+}
