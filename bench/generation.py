@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +23,7 @@ from megalens.instruments.generation import as_language_model
 from megalens.instruments.generation.decoding import Decoding, GenerationPass, evaluating
 from megalens.instruments.generation.language_model import Sampler
 
-from .common import Row, asked, ratio, report
+from .common import Row, asked, judged, ratio, report
 from .peer import PeerTracer
 
 __all__ = ["main"]
@@ -53,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         *_speed(GPTConfig(), rounds, tokens),
         *_speed(_USUAL, max(4, rounds // 4), max(8, tokens // 5), "12 layers, hidden 768: "),
         *_memory(long, 64 if options.quick else 512),
+        *_long_text(512 if options.quick else 8192, 1 if options.quick else 3),
     ]
     return report(
         "generation",
@@ -122,6 +125,48 @@ def _memory(count: int, tokens: int) -> list[Row]:
             )
         )
     return rows
+
+
+_LONG_TEXT = """
+import json, sys
+from pathlib import Path
+import megalens
+from megalens.demo.model import GPT, ByteTokenizer, GPTConfig
+
+positions, attention = int(sys.argv[1]), sys.argv[2] == "True"
+with megalens.serve(GPT(GPTConfig(sequence=positions + 8)), ByteTokenizer()) as lab:
+    text = lab.generate("a" * positions, 2, attention=attention)
+    # What getrusage calls the most is that of the process which started this one, where that is larger.
+    most = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    print(json.dumps([text.seconds, int(most.split()[1]) / 1024]))
+"""
+
+
+def _long_text(positions: int, rounds: int) -> list[Row]:
+    """Measure a long text with its attention, beside the model's own way: it computes all probabilities of a layer at once, traced or not."""
+    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for _ in range(rounds):
+        for attention, each in found.items():
+            command = [sys.executable, "-c", _LONG_TEXT, str(positions), str(attention)]
+            seconds, memory = json.loads(
+                subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            )
+            each.append((seconds, memory))
+    (plain, least), (traced, most) = (
+        [statistics.median(values) for values in zip(*found[attention], strict=True)]
+        for attention in (False, True)
+    )
+    what = f"{positions:,} positions read, 4 layers of 4 heads"
+    return [
+        judged(
+            f"{what}, with attention",
+            traced,
+            "s",
+            "≤ 3",
+            f"{plain:.2f} s of it without: the model computes all probabilities of a layer anyway",
+        ),
+        judged(f"{what}, with attention: memory", most, "MiB", "≤ 1024", f"{least:.0f} MiB of it without"),
+    ]
 
 
 def _asked(lab: Any, tokens: int, **more: Any) -> float:
