@@ -1,6 +1,6 @@
 import { translatedLater } from '../../../protocol/texts';
 
-/** What rules are called and mean, as Python says it. */
+/** What rules are called and mean, as Python says it: for who translates, no page needs the list. */
 export const RULE_WORDS: readonly string[] = translatedLater([
   'Saturation of casts',
   "A cast to fewer bits meets many values beyond the format's largest number, step after step: they are cut off or become infinite. The scale is too large for the tensor, or too old.",

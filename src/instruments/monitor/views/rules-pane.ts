@@ -1,7 +1,7 @@
 import { formatInteger, formatNumber, formatFull } from '../../../charts';
 import type { IRunSource, SourceChange } from '../../../store/source';
 import type { Loaded, INote } from '../../../views/shared/content';
-import { loadSentences, said } from '../../../views/shared/said';
+import { said } from '../../../views/shared/said';
 import type { Translate } from '../../../views/shared/translate';
 import { nothingYet } from '../../../views/shared/states';
 import { numberColumn, type ITableColumn, type ITableField } from '../../../views/shared/table';
@@ -258,15 +258,14 @@ export class RulesPane extends ViewModel {
     return false;
   }
 
-  async load(): Promise<Loaded> {
+  load(): Promise<Loaded> {
     const { _settings: settings, t } = this;
-    await loadSentences();
     const rules = settings.rules.map(rule => ({
       ...inWords(rule, t),
       parameters: rule.parameters.map(each => inWords(each, t))
     }));
     if (rules.length === 0) {
-      return { state: nothingYet(t('No rules are announced.'), this.actions, t) };
+      return Promise.resolve({ state: nothingYet(t('No rules are announced.'), this.actions, t) });
     }
     const ruleAt = (row: number): IRuleInfo =>
       rules[row] ?? { name: '', title: '', description: '', parameters: [] };
@@ -305,7 +304,7 @@ export class RulesPane extends ViewModel {
       },
       { title: t('what it means'), text: row => ruleAt(row).description, wraps: true }
     ];
-    return {
+    return Promise.resolve({
       content: {
         recipe: null,
         body: { columns, rows: rules.length },
@@ -315,7 +314,7 @@ export class RulesPane extends ViewModel {
         caption: this._caption(),
         summary: ''
       }
-    };
+    });
   }
 
   private _numbers({ name: rule, parameters }: IRuleInfo): ITableField[] {
@@ -387,7 +386,9 @@ export class RulesPane extends ViewModel {
 
 const shown = (value: unknown): string => (typeof value === 'number' ? formatNumber(value) : '–');
 
-/** A rule with its words in the person's language; those of somebody's own rule stay as they came. */
+/** A rule with its words in the person's language, as `rule-words` has them; those of others stay. */
 function inWords<T extends { readonly title: string; readonly description: string }>(it: T, t: Translate): T {
-  return { ...it, title: said(it.title, t), description: said(it.description, t) };
+  const { title, description: meaning } = it;
+  // A place of theirs stands for nothing.
+  return /%\d/.test(title + meaning) ? it : { ...it, title: t(title), description: t(meaning) };
 }
