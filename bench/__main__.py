@@ -46,6 +46,7 @@ NAMES = (
     "engine",
     "explorer",
     "rendering",
+    "marimo",
     "pictures",
     "pipeline",
     "split",
