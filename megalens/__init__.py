@@ -84,11 +84,8 @@ __all__ = [
     "__version__",
     "adapters",
     "add_arguments",
-<<<<<<< HEAD
-    "compare",
-=======
     "ask_all",
->>>>>>> main
+    "compare",
     "connect",
     "log_statistics",
     "monitor",
