@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import ClientError, bad_argument
-from .run_courses import BLOCKS, Column, Course, RunCourses, scalar_names
+from .run_courses import BLOCKS, Column, RunCourses, ScalarCourse, scalar_names
 from .storage import HEADER
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class ComparedRuns:
         of the steps of the median run, then the farthest.
     """
 
-    courses: Sequence[Course]
+    courses: Sequence[ScalarCourse]
     folders: Sequence[Path]
     steps: Column
     low: Column
@@ -125,7 +125,7 @@ class ComparedRuns:
     @classmethod
     def of(
         cls,
-        courses: Sequence[Course],
+        courses: Sequence[ScalarCourse],
         scale: Scale = "linear",
         most: int = BLOCKS,
         folders: Sequence[Path] = (),
@@ -187,7 +187,7 @@ class ComparedRuns:
         return pd.DataFrame({"step": self.steps.astype(int), **columns, "runs": self.counts})
 
     def _repr_html_(self) -> str:
-        return str(self.table._repr_html_())  # type: ignore[operator]
+        return str(self.table._repr_html_())
 
     def why(self, at: int) -> Why:
         """Return what stands out in a run: far is beyond 5 times the usual distance."""

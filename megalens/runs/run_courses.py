@@ -33,7 +33,7 @@ _NONE = np.zeros(0)
 
 
 @dataclass(frozen=True)
-class Course:
+class ScalarCourse:
     """One run's values in blocks of ``2 ** level`` steps, at most 256.
 
     Attributes
@@ -59,7 +59,7 @@ class Course:
     end: int
 
     @classmethod
-    def of(cls, steps: NDArray[np.int64], values: Column) -> Course:
+    def of(cls, steps: NDArray[np.int64], values: Column) -> ScalarCourse:
         """Make the course of rows in any order; of several of one step the last counts."""
         if not len(steps):
             return cls(0, _NONE, _NONE, _NONE, _NONE, -1, -1)
@@ -73,7 +73,7 @@ class Course:
             level += 1
         return fine.at(level)
 
-    def at(self, level: int) -> Course:
+    def at(self, level: int) -> ScalarCourse:
         """Return the course in the larger blocks of a higher level."""
         if not len(self.block):
             return self
@@ -82,7 +82,7 @@ class Course:
         # NaN is passed over by fmin and fmax; an infinity is no extreme that can be drawn.
         low = np.where(np.isfinite(self.low), self.low, np.nan)
         high = np.where(np.isfinite(self.high), self.high, np.nan)
-        return Course(
+        return ScalarCourse(
             level,
             block[starts],
             np.fmin.reduceat(low, starts),
@@ -112,9 +112,9 @@ class RunCourses:
     def __init__(self, name: str, home: Path) -> None:
         self._name = name
         self._file = cache_file("courses", home / name.replace("/", "\N{DIVISION SLASH}"))
-        self._known: dict[str, tuple[str, Course]] | None = None
+        self._known: dict[str, tuple[str, ScalarCourse]] | None = None
 
-    def of(self, folders: Sequence[Path]) -> list[Course | None]:
+    def of(self, folders: Sequence[Path]) -> list[ScalarCourse | None]:
         """Return the course of each run folder; None where it cannot be read.
 
         Raises ``ClientError`` for more than 5,000.
@@ -145,7 +145,7 @@ class RunCourses:
             self._keep()
         return [known[str(folder)][1] if str(folder) in known else None for folder in folders]
 
-    def _read(self, path: Path) -> Course | None:
+    def _read(self, path: Path) -> ScalarCourse | None:
         try:
             folder = RunFolder(path)
             found = folder.read("scalars", Query(name=(self._name,)), ["step", "rank", "value"])
@@ -153,22 +153,28 @@ class RunCourses:
             return None
         step, rank, value = (found[name].to_numpy() for name in ("step", "rank", "value"))
         mine = rank == rank.min(initial=np.iinfo(rank.dtype).max)
-        return Course.of(step[mine].astype(np.int64), value[mine].astype(float))
+        return ScalarCourse.of(step[mine].astype(np.int64), value[mine].astype(float))
 
-    def _kept(self) -> dict[str, tuple[str, Course]]:
+    def _kept(self) -> dict[str, tuple[str, ScalarCourse]]:
         with suppress(OSError, pa.ArrowException, KeyError, TypeError, ValueError):
             with pa.ipc.open_file(self._file) as file:
                 table = file.read_all()
             if (table.schema.metadata or {}).get(b"version") == _VERSION.encode():
-                columns = [table[name].combine_chunks() for name in _LISTS]
-                lists = [
-                    (each.offsets.to_numpy(), each.values.to_numpy(zero_copy_only=False)) for each in columns
-                ]
+                columns = {name: table[name].combine_chunks() for name in _LISTS}
+                lists = {
+                    name: (each.offsets.to_numpy(), each.values.to_numpy(zero_copy_only=False))
+                    for name, each in columns.items()
+                }
                 plain = [table[name].to_pylist() for name in ("path", "stamp", "level", "bad_at", "end")]
                 return {
                     path: (
                         stamp,
-                        Course(level, *(v[o[at] : o[at + 1]] for o, v in lists), bad_at=bad_at, end=end),
+                        ScalarCourse(
+                            bad_at=bad_at,
+                            end=end,
+                            level=level,
+                            **{name: v[o[at] : o[at + 1]] for name, (o, v) in lists.items()},
+                        ),
                     )
                     for at, (path, stamp, level, bad_at, end) in enumerate(zip(*plain, strict=True))
                 }
@@ -213,7 +219,7 @@ def scalar_names(folders: Sequence[Path]) -> list[str]:
 
 def _stamp(folder: Path) -> str:
     """Return what changes with a run's header, its attempts and its scalars."""
-    parts = []
+    parts: list[str | int] = []
     with suppress(OSError):
         info = os.lstat(folder / HEADER)
         parts += [info.st_mtime_ns, info.st_size, info.st_ctime_ns]

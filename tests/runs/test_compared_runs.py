@@ -11,7 +11,7 @@ from bench.recordings import write_courses
 from megalens.cli.main import main
 from megalens.runs import ClientError, run_courses
 from megalens.runs.compared_runs import ComparedRuns
-from megalens.runs.run_courses import Course, RunCourses
+from megalens.runs.run_courses import RunCourses, ScalarCourse
 
 STEPS = 120
 
@@ -82,7 +82,7 @@ def test_a_step_counts_only_runs_that_have_a_value_there():
     steps = np.arange(1, 11)
     short, bad = np.ones(4), np.full(10, 3.0)
     bad[1] = np.inf
-    found = ComparedRuns.of([Course.of(steps[:4], short), Course.of(steps, bad)])
+    found = ComparedRuns.of([ScalarCourse.of(steps[:4], short), ScalarCourse.of(steps, bad)])
     assert found.counts.tolist() == [2, 1, 2, 2, *[1] * 6]
     np.testing.assert_array_equal(found.quantiles[2], [2, 1, 2, 2, *[3] * 6])
 
@@ -92,7 +92,7 @@ def test_blocks_keep_every_extreme_and_joined_blocks_are_those_of_the_rows():
     steps = np.arange(10, 40_010)
     values = rng.normal(0, 1, len(steps))
     values[23_456], values[31_000] = 99.0, -99.0
-    fine = Course.of(steps, values)
+    fine = ScalarCourse.of(steps, values)
     assert len(fine.block) <= 257
     coarse = fine.at(fine.level + 3)
     for course in (fine, coarse):

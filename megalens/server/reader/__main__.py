@@ -21,7 +21,7 @@ from tornado.web import Application
 from ...slices import find_slices, load
 from ..json_requests import MOST_BODY
 from .between import MOST_HEADER, ReaderSettings
-from .courses_handler import CoursesHandler
+from .courses_handler import ComparedHandler
 from .memory import Wear, limit_memory, take_small_pages
 from .moment_pool import MomentPool
 from .moments_handlers import MomentGroupsHandler, MomentRowsHandler, MomentsHandler, MomentTasksHandler
@@ -51,7 +51,7 @@ _HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (rf"{_RUN}/moments/groups", MomentGroupsHandler),
     (rf"{_RUN}/report", ReportHandler),
     (r"/summaries", LastLossesHandler),
-    (r"/courses", CoursesHandler),
+    (r"/courses", ComparedHandler),
     (r"/foreign", ForeignFilesHandler),
     (r"/mirror", MirrorHandler),
 )

@@ -17,7 +17,7 @@ _OUTLIERS = 12
 _SMALL = 48
 
 
-class CoursesHandler(ReadHandler):
+class ComparedHandler(ReadHandler):
     """``courses``: quantiles over the runs that the server names, outliers first."""
 
     async def post(self) -> None:
@@ -33,7 +33,7 @@ class CoursesHandler(ReadHandler):
         chosen = [each for each in courses if each is not None and len(each.block)]
         scale = asked.get("scale", "linear")
         compared, small = (ComparedRuns.of(chosen, scale, most) for most in (256, _SMALL))
-        runs = []
+        runs: list[dict[str, Any]] = []
         for at in compared.order.tolist():
             fine = len(runs) < _OUTLIERS and compared.why(at) != "usual"
             lines = compared if fine else small
