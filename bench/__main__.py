@@ -47,6 +47,7 @@ NAMES = (
     "scale",
     "explorer",
     "rendering",
+    "marimo",
     "pictures",
     "pipeline",
     "split",
