@@ -43,6 +43,9 @@ constexpr int COPIES = 4;         // tables of counts that a thread writes in tu
 constexpr int MOST_BINS = 1024;   // of either sign
 constexpr int TABLE = 2 * MOST_BINS + 80; // counters of a table: its counterparts of other tables do not share a place in the cache
 constexpr int64_t COUNTED = 131072; // values that a thread counts before it adds its counts to those of all, at least one row
+constexpr int SAMPLE = 512;       // values that are counted one by one before it is known where most lie
+constexpr int CODES = 8192;       // values whose codes lie in a first-level cache, beside those they are made of
+constexpr int NOWHERE = 0x7000;   // stands for the bin of what is not finite
 constexpr int LOG_BASE = (127 - 40) << 23, LOG_TOP = (1 << 29) - 1; // bits of 2^-40, and of the 64 octaves from there on
 
 // Bins of a histogram: how many there are of either sign, and in those of one width how many lie between 0 and 1.
@@ -123,6 +126,49 @@ double power_of_two_below(double x) {
   bits = (exponent + 1023) << 52;
   memcpy(&x, &bits, 8);
   return x;
+}
+
+// Bins that are counted by eights: `groups` times eight of either sign, sizes from the bin `first` on, and the one around zero.
+struct Window {
+  int first, groups[2];
+  bool zeros, cheap;
+};
+
+// Where most of the values lie that were counted.
+Window window_of(const uint32_t *tables, const Bins &bins) {
+  uint32_t of[2][MOST_BINS + 1] = {}, all = 0;
+  for (int at = 0; at <= bins.each; at++)
+    for (int sign = 0; sign < (at ? 2 : 1); sign++) {
+      for (int k = 0; k < COPIES; k++) of[sign][at] += tables[k * TABLE + bins.each + (sign ? -at : at)];
+      all += of[sign][at];
+    }
+  // Eight bins of one sign cost as much as these values one by one.
+  const uint32_t few = all / 100;
+  Window window = {1, {0, 0}, of[0][0] > few, false};
+  uint32_t left = 0;
+  const auto next = [&] { return of[0][window.first] + of[1][window.first]; };
+  while (window.first < bins.each && left + next() <= 2 * few) left += next(), window.first++;
+  // What is behind so many groups is left, as what is behind the last one.
+  const int limit = bins.each < 120 ? bins.each / 8 : 15;
+  int spare = window.first - 1;
+  for (int sign = 0; sign < 2; sign++) {
+    int last = bins.each;
+    uint32_t above = 0;
+    while (last >= window.first && above + of[sign][last] <= few) above += of[sign][last--];
+    int &groups = window.groups[sign];
+    groups = (last - window.first + 8) / 8;
+    groups = groups < limit ? groups : limit;
+    const int behind = window.first + 8 * groups, over = behind - 1 - last;
+    if (groups && over < spare) spare = over > 0 ? over : 0;
+    // None may reach behind the last bin, where sizes lie that belong to it.
+    if (behind - 1 - bins.each > spare) spare = behind - 1 - bins.each;
+  }
+  window.first -= spare;
+  left = all - (window.zeros ? of[0][0] : 0);
+  for (int sign = 0; sign < 2; sign++)
+    for (int i = 0; i < 8 * window.groups[sign]; i++) left -= of[sign][window.first + i];
+  window.cheap = 3 * (window.groups[0] + window.groups[1]) + int64_t(left) * 256 / (all ? all : 1) < 80;
+  return window;
 }
 
 }  // namespace
