@@ -171,6 +171,12 @@ Window window_of(const uint32_t *tables, const Bins &bins) {
   return window;
 }
 
+// Numbers that values are cast to: how many bits their fraction has, what becomes of a size from `beyond` on, and whether it is clamped to the largest one before. Mirrored in library.py.
+struct Numbers {
+  float largest, normal, beyond, becomes;
+  int32_t fraction, clamped;
+};
+
 }  // namespace
 
 #define NS portable
@@ -201,7 +207,7 @@ Window window_of(const uint32_t *tables, const Bins &bins) {
 
 namespace {
 
-// One tensor: `rows` runs of `columns` neighbouring values, `stride` values apart. Mirrored in ../native.py.
+// One tensor: `rows` runs of `columns` neighbouring values, `stride` values apart. Mirrored in library.py.
 struct Item {
   const char *data;
   int64_t rows, columns, stride, type;
@@ -210,12 +216,16 @@ struct Item {
 typedef void (*MeasureBlock)(const char *, int, const char *, double, Moments &);
 typedef void (*TileRow)(const char *, int64_t, int64_t, bool, float *);
 typedef void (*CountRun)(const char *, int64_t, const Bins &, uint32_t *);
+typedef void (*CastRow)(const char *, int64_t, int, const float *, const double *, const Numbers &, int64_t *, Moments &);
+typedef void (*LargestRow)(const char *, int64_t, int64_t, float *);
 
 // What is done with each type.
 struct Functions {
   MeasureBlock measure[4];
   TileRow tile[4];
   CountRun count[4];
+  CastRow cast[4];
+  LargestRow largest[4];
 };
 #define FUNCTIONS(set)                                                                                                     \
   {                                                                                                                        \
@@ -224,6 +234,9 @@ struct Functions {
     {set::tile_row<set::Float32>, set::tile_row<set::BFloat16>, set::tile_row<set::Float16>, set::tile_row<set::Float64>}, \
     {set::count_run<set::Float32>, set::count_run<set::BFloat16>, set::count_run<set::Float16>,                            \
      set::count_run<set::Float64>},                                                                                        \
+    {set::cast_row<set::Float32>, set::cast_row<set::BFloat16>, set::cast_row<set::Float16>, set::cast_row<set::Float64>}, \
+    {set::largest_row<set::Float32>, set::largest_row<set::BFloat16>, set::largest_row<set::Float16>,                      \
+     set::largest_row<set::Float64>},                                                                                      \
   }
 const Functions PORTABLE = FUNCTIONS(portable);
 #if defined(__x86_64__)
@@ -510,6 +523,24 @@ void megalens_count(const char *data, int64_t outer, int64_t outer_stride, int64
                        type,    {each, log, scale}, functions_of(level).count[type], 0,    out};
   const int64_t most = (outer * rows * features + COUNTED - 1) / COUNTED + samples - 1;
   share_out(take_counts, &counting, threads > most ? int(most) : threads, parallel);
+}
+
+// Writes the largest finite size of each block of `rows` rows that touch; of a row the last one has what is left.
+void megalens_largest(const char *data, int64_t rows, int64_t columns, int64_t block, int64_t type, float *out, int level) {
+  const int64_t blocks = (columns + block - 1) / block;
+  for (int64_t row = 0; row < rows; row++)
+    functions_of(level).largest[type](data + row * columns * SIZES[type], columns, block, out + row * blocks);
+}
+
+// Casts rows that touch, with a factor for each block of a row and what undoes it, or one for all where `block` is 0. Adds to `found` how many values are finite, became 0, lie beyond,
+// became the largest number of those, and subnormal; and writes a row of figures of the errors, without those of values that are not finite.
+void megalens_cast(const char *data, int64_t rows, int64_t columns, int block, int64_t type, const Numbers *to, const float *encode,
+                   const double *decode, int64_t *found, double *out, int level) {
+  const int64_t blocks = block ? (columns + block - 1) / block : 0;
+  Moments all = {};
+  for (int64_t row = 0; row < rows; row++)
+    functions_of(level).cast[type](data + row * columns * SIZES[type], columns, block, encode + row * blocks, decode + row * blocks, *to, found, all);
+  write(all, out);
 }
 
 // Reads the tensor that begins at `origin`. Writes the tiles of each plane, float32 [outer, rows, groups, tiles], the mean of each or the root of its mean square, and a row of figures for each item.
