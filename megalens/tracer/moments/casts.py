@@ -241,9 +241,9 @@ def cast_rows(tensor: Tensor, form: CastFormat, encode: Tensor | None = None) ->
             nothing = measure([values.reshape(-1).double()])
             return dict.fromkeys(CAST_STATS, nothing)
         natively = _natively(values, form, encode)
-        counts, error, largest, decode = natively or _plainly(values, form, encode)
-        finite, *shares = counts.double()
-        found = {stat: _share(k, finite) for stat, k in zip(CAST_SHARES, shares, strict=True)}
+        counts, error, largest, decode = natively or cast_plainly(values, form, encode)
+        finite, shares = counts[0].double(), counts[1:].double()
+        found = dict(zip(CAST_SHARES, _share(shares, finite), strict=True))
         found |= {"cast_error": error, "cast_amax": measure([largest.reshape(-1).double()])}
         return {**found, "cast_scale": measure([decode.reshape(-1)])}
 
@@ -251,7 +251,7 @@ def cast_rows(tensor: Tensor, form: CastFormat, encode: Tensor | None = None) ->
 def _natively(
     values: Tensor, form: CastFormat, encode: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-    """Return what :func:`_plainly` does, by the kernel for CPUs; None where it cannot read the values."""
+    """Return what :func:`cast_plainly` does, by the kernel for CPUs; None where it cannot read the values."""
     kernel = library.load()
     if isinstance(kernel, str) or values.dtype is torch.float64:
         return None
@@ -274,7 +274,7 @@ def _natively(
     return *kernel.cast(values, form.block, how, encode, decode), largest, decode
 
 
-def _plainly(
+def cast_plainly(
     values: Tensor, form: CastFormat, encode: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return counts as :func:`_cast` gives them, the row of errors, largest sizes, and what undoes scales."""
@@ -391,11 +391,11 @@ def _cast(values: Tensor, form: CastFormat, encode: Tensor, decode: Tensor) -> t
 
 
 def _share(k: Tensor, n: Tensor) -> Tensor:
-    """Return the row of ``k`` ones among ``n`` ones and zeros, float64 ``[1, 11]``."""
-    none = n == 0
+    """Return the row of ``k`` ones among ``n`` ones and zeros, float64 ``[1, 11]``; of several one each."""
+    none, n = n == 0, n.expand_as(k)
     p = k / n
     q = (n - k) / n
     spread = [torch.where(none, 0.0, each) for each in (k * q, k * q * (q - p), k * q * (1 - 3 * p * q))]
     ends = [torch.where(none, torch.nan, each.double()) for each in (k == n, k > 0)]
-    zero = torch.zeros_like(n)
-    return torch.stack([n, p, *spread, *ends, zero, zero, zero, n - k])[None]
+    zero = torch.zeros_like(k)
+    return torch.stack([n, p, *spread, *ends, zero, zero, zero, n - k], -1).unsqueeze(-2)
