@@ -47,7 +47,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         rows = [*_first_opening(home, size, rounds), *_append(home, 10 if options.quick else 40)]
-        for series, steps in ((20, 2000), (500, 40)) if options.quick else ((100, 100_000), (25_000, 400)):
+        for series, steps in (
+            ((20, 2000), (500, 40))
+            if options.quick
+            else (
+                (100, 100_000),
+                (25_000, 400),
+                (1_000, 100_000),
+            )
+        ):
             rows.append(_picture(home, series, steps, 1 if options.quick else rounds))
     how = (
         f"A generated tree of {size / _MIB:.0f} MiB of JSONL (two files, {rounds} rounds in turn with the reference's method in the same run, each into an empty cache): the reference's "
@@ -168,7 +176,7 @@ def _picture(home: Path, series: int, steps: int, rounds: int) -> Row:
     seconds, overview, memory = zip(*runs, strict=True)
     worst = max(seconds)
     return Row(
-        f"{series} series × {steps} steps: index and first grouped, thinned answer (worst of {rounds})",
+        f"{series:,} series × {steps:,} steps: index and first grouped, thinned answer (worst of {rounds})",
         worst,
         "s",
         target="≤ 2",

@@ -27,6 +27,7 @@ TITLES = {
     "armed": "armed: hub and producer run, nothing chosen",
     "recorded": "QKV, MLP1, MLP2 of all layers, Tile(96), recorded, nobody looks",
     "viewed": "the same, recorded, with one viewer",
+    "read": "floor: the values of the same tensors added up by plain hooks, nothing kept or sent",
     "statistics": "parameters and gradients every step, recorded, nobody looks",
     "peer": "baseline: JSON text per tensor, the same sample",
 }
@@ -93,7 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     # Ended from outside, it still wakes the processes that it has stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as runtime:
+    # A hub may still close its recording.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as runtime:
         os.environ["MEGALENS_RUNTIME_DIR"] = runtime
         for each in _loads(len(os.sched_getaffinity(0)))[: options.loads]:
             rows += _rows(each, max(16, round(steps * each.share)), Path(runtime))
@@ -152,13 +154,15 @@ def _rows(load: Load, steps: int, folder: Path) -> list[Row]:
         ]
         for name, each in found.items():
             # Where nobody looks they work later, and take the time of steps that are not traced as well.
-            aside = each.processor if load.threads > 1 and name not in ("again", "viewed") else 0.0
+            aside = each.processor if load.threads > 1 and name not in ("again", "viewed", "read") else 0.0
             over = Ratio(*(1 + value + aside for value in (each.cost, each.low, each.high)))
             parts = [
                 f"elapsed {100 * each.cost:.2f} %, processor time of producer and hub {100 * aside:.2f} %"
             ] * int(aside > 0)
             rows.append(cost(TITLES[name], over, load.most.get(name), *parts, *notes.get(name, [])))
             rows += costs.rows(name)
+            if name in ("recorded", "viewed", "statistics"):
+                rows.append(costs.told(name, found["again"].step, over))
         if load.threads > 1:
             rows.append(cost(TITLES["peer"], _blocks(trainer, ways), None))
     return rows

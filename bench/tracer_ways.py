@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import torch
+from torch import Tensor, nn
+
 import megalens
 from megalens import Tile
 from megalens.demo import Trainer
@@ -29,7 +32,7 @@ from megalens.tracer.sending.hub_link import HubLink
 from megalens.tracer.sending.producer import Producer
 from megalens.tracer.tensors.sender import LeaderSender
 
-from .common import Row, processor_seconds
+from .common import Ratio, Row, processor_seconds
 from .peer import PeerTracer
 
 __all__ = ["Costs", "Standing", "Ways"]
@@ -78,6 +81,13 @@ class Ways:
             if standing is not None:
                 with standing.awake():
                     yield standing
+            elif name == "read":
+                hooks = _Reads(trainer.model)
+                trainer.tracer = hooks
+                try:
+                    yield Standing()
+                finally:
+                    hooks.close()
             elif name == "peer":
                 trainer.tracer = peer = PeerTracer(trainer.model, samples=1)
                 try:
@@ -97,6 +107,36 @@ class Ways:
                 f"the viewer received {viewed.received():.2f} frames a step, {viewed.bytes_per_step() / 1e3:.0f} kB a step"
             ]
         }
+
+
+class _Reads(Untraced):
+    """Plain hooks that read what is traced, once: any way that looks at all values takes as long."""
+
+    def __init__(self, model: nn.Module) -> None:
+        blocks = model.get_submodule("blocks").children()
+        self._active = False
+        self._hooks = [
+            block.get_submodule(name).register_forward_hook(self._read)
+            for block in blocks
+            for name in ("attention.qkv", "mlp.fc1", "mlp.fc2")
+        ]
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        self._active = True
+        try:
+            yield
+        finally:
+            self._active = False
+
+    def _read(self, module: nn.Module, given: Any, output: Tensor) -> None:
+        if self._active and module.training:
+            with torch.no_grad():
+                output.sum()
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
 
 
 class Standing:
@@ -294,6 +334,19 @@ class Costs:
         for place in {*before, *after}:
             self._spent[way][place] += after[place] - before[place]
         self._steps[way] += steps
+
+    def told(self, way: str, step: float, over: Ratio) -> Row:
+        """Return what ``status.overhead`` comes to: time in the training thread, and all of a processor that producer and hub took."""
+        spent = sum(self._spent[way][place] for place in ("tracer", "producer", "hub", "recorder"))
+        percent = 100 * spent / self._steps[way] / step
+        low, high = (100 * (each - 1) for each in (over.low, over.high))
+        return Row(
+            "· what status.overhead says, beside that interval",
+            percent,
+            "% of a step",
+            target=f"{low:.2f} to {high:.2f}",
+            met=low <= percent <= high,
+        )
 
     @contextmanager
     def parts(self, way: str, steps: int) -> Iterator[None]:

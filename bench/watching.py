@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import statistics
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from megalens.adapters import find_points
 from megalens.demo import GPT, GPTConfig
@@ -40,6 +41,13 @@ LOADS = (
 )
 
 
+class _PassOn(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees every operation and does nothing: the least that following a pass takes."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
 class _Training:
     def __init__(self, load: _Load) -> None:
         torch.manual_seed(0)
@@ -48,10 +56,13 @@ class _Training:
         self._ids = torch.randint(0, 256, (load.batch, load.length))
         self._optimizer = torch.optim.AdamW(self._model.parameters(), 1e-4)
 
-    def step(self) -> float:
-        """Take a step; return its processor time, which other processes change less than they do the time."""
+    def step(self, mode: AbstractContextManager[Any] | None = None) -> float:
+        """Take a step, its forward pass in ``mode``; return its processor time, which other processes change
+        less than they do the time.
+        """
         began = time.process_time()
-        logits = self._run(self._ids[:, :-1])
+        with mode or nullcontext():
+            logits = self._run(self._ids[:, :-1])
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), self._ids[:, 1:].flatten())
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
@@ -61,7 +72,7 @@ class _Training:
     def watched(self) -> float:
         """Take a step of which the pass is watched, as after ``megalens.trace``."""
         points, said = find_points(self._run), list[str]()
-        first = FirstPass(points, said.append, lambda changed: None, contextlib.nullcontext)
+        first = FirstPass(points, said.append, lambda changed: None, nullcontext)
         first.open()
         took = self.step()
         if said or points.watch is not None:
@@ -85,8 +96,13 @@ def main(arguments: Sequence[str] | None = None) -> Path:
             training.step()
         training.watched()
         training.step()
-        took = [(training.step(), training.watched(), training.step()) for _ in range(rounds)]
-        before, watched, after = zip(*took, strict=True)
+        # Of a compiled model another mode would have the pass compiled anew.
+        least = nullcontext if load.compiled else _PassOn
+        took = [
+            (training.step(), training.watched(), training.step(), training.step(least()))
+            for _ in range(rounds)
+        ]
+        before, watched, after, passed = zip(*took, strict=True)
         rows.append(Row(f"{load.title}: a step", statistics.median(before) * 1e3, "ms"))
         for what, these, most in (
             ("further steps for one that is watched", watched, 1.0),
@@ -96,6 +112,10 @@ def main(arguments: Sequence[str] | None = None) -> Path:
             low, high = found.low - 1, found.high - 1
             met = verdict(low, high, most)
             rows.append(Row(f"{load.title}: {what}", found.value - 1, "", low, high, f"≤ {most:g}", met))
+        if not load.compiled:
+            found = ratio(passed, before, middle=statistics.median)
+            what = "· of these for a dispatch mode that only calls each operation"
+            rows.append(Row(f"{load.title}: {what}", found.value - 1, "", found.low - 1, found.high - 1))
     return report(
         "watching",
         "What it costs to watch the first pass",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any
 
@@ -17,7 +17,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
 from ..protocol import STREAMS, Streams
-from ..protocol.connection import NO_MASK, binary_head
+from ..protocol.connection import NO_MASK
 from .connections import BoundedConnection, HalfOpen
 from .live_frame import Key, LiveFrame
 
@@ -163,6 +163,8 @@ def _size(item: LiveFrame | str) -> int:
     return item.size if isinstance(item, LiveFrame) else len(item)
 
 
+BATCH_BYTES = 128 * 1024
+"""What is sent to one viewer before others have their turn."""
 _LARGE_BYTES = 64 * 1024
 _READ_BYTES = 256 * 1024
 _DATA = (Opcode.TEXT, Opcode.BINARY)
@@ -173,6 +175,23 @@ _LONG_HEAD = b"\x82\xff"
 _HEAD_BYTES = len(_LONG_HEAD) + 8 + len(NO_MASK)
 _MOST_AHEAD = 64
 """Memory is taken for so many times what has come, at most."""
+
+
+def chunks_of(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """Put small pieces together, for few system calls; of a large one only the beginning is copied."""
+    small: list[bytes | memoryview] = []
+    for piece in pieces:
+        if len(piece) < _LARGE_BYTES:
+            small.append(piece)
+            continue
+        # A first part goes with what is before it: small packets of their own would wake the reader for
+        # nothing.
+        small.append(piece[:_LARGE_BYTES])
+        yield b"".join(small)
+        small.clear()
+        yield piece[_LARGE_BYTES:]
+    if small:
+        yield b"".join(small)
 
 
 class _Memory(threading.local):
@@ -299,33 +318,33 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
         """Note that a message of :meth:`recv` has been processed."""
         self._waiting -= 1
 
-    async def send_batch(self, messages: Iterable[str | tuple[bytes, memoryview]]) -> None:
+    async def send_batch(self, messages: Iterable[str | LiveFrame]) -> None:
         """Send several messages, each a WebSocket message of its own, and wait until the socket takes more.
 
-        A message is text, or the two parts of a binary one. Raises ``ConnectionClosed``.
+        Raises ``ConnectionClosed``.
         """
         async with self.send_context():
             # What the protocol has to say itself goes first.
             self.send_data()
-            pieces: list[bytes | memoryview] = []
-            for message in messages:
-                if isinstance(message, str):
-                    self.protocol.send_text(message.encode())
-                    pieces += self.protocol.data_to_send()
-                    continue
-                header, body = message
-                pieces += (binary_head(len(header) + len(body), masked=False), header)
-                if len(body) < _LARGE_BYTES:
-                    pieces.append(body)
-                    continue
-                # A first part goes with what is before it: small packets of their own would wake the reader
-                # for nothing.
-                pieces.append(body[:_LARGE_BYTES])
-                self.transport.write(b"".join(pieces))
-                self.transport.write(body[_LARGE_BYTES:])
-                pieces.clear()
-            if pieces:
-                self.transport.write(b"".join(pieces))
+            self.write(chunks_of(self._pieces(messages)))
+
+    def _pieces(self, messages: Iterable[str | LiveFrame]) -> Iterator[bytes | memoryview]:
+        for message in messages:
+            if isinstance(message, str):
+                self.protocol.send_text(message.encode())
+                yield from self.protocol.data_to_send()
+            else:
+                yield from message.wire()
+
+    @property
+    def takes_now(self) -> bool:
+        """Whether everything that was written has gone to the socket."""
+        return self.protocol.state is State.OPEN and not self.transport.get_write_buffer_size()
+
+    def write(self, chunks: Iterable[bytes | memoryview]) -> None:
+        """Write whole messages, without waiting."""
+        for chunk in chunks:
+            self.transport.write(chunk)
 
     def send_now(self, text: str, limit: int) -> bool:
         """Send a text without waiting; False when the connection ends or ``limit`` bytes wait already."""

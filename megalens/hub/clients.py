@@ -188,6 +188,8 @@ class Clients:
         run = self._state.run["id"]
         if since is not None and (join.get("run", run) != run or since > self._state.seq):
             since = None
+        # What is in the backlog is not sent again.
+        self.pass_on()
         backlog = self._publisher.backlog(since, join.get("backlog"))
         resumed: HelloResumed | None = None
         if since is not None:
@@ -259,6 +261,9 @@ class Clients:
 
     def publish(self, data: bytes | bytearray, rank: int | None = None) -> None:
         self._publisher.publish(data, rank)
+
+    def pass_on(self) -> None:
+        self._publisher.pass_on()
 
     def warn(self, text: str) -> None:
         self._state.warn(text)

@@ -19,6 +19,7 @@ from ..protocol import (
     decode_frame,
     restamp_header,
 )
+from ..protocol.connection import binary_head
 
 Key = tuple[Any, ...]
 """Stream and identity of a row, such as flag, part, layer and rank."""
@@ -66,6 +67,10 @@ class LiveFrame:
 
     def pieces(self) -> tuple[bytes, memoryview]:
         return self.header or bytes(self.came[:HEADER_BYTES]), memoryview(self.came)[HEADER_BYTES:]
+
+    def wire(self) -> tuple[bytes, bytes, memoryview]:
+        """Return the frame as a WebSocket message."""
+        return binary_head(self.size, masked=False), *self.pieces()
 
     def keys(self, declared: Stream) -> frozenset[Key]:
         """Return the identity of every row; cached, as only a full queue asks for it."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from websockets.exceptions import ConnectionClosed
 
 from ..protocol import SUBPROTOCOL, Pace, ProtocolError, Streams, decode_message, encode_message, parse_json
 from ..protocol.messages_generated import Join, Message, Peer
-from .batch_connection import BatchConnection, ViewerQueue
+from .batch_connection import BATCH_BYTES, BatchConnection, ViewerQueue
 from .history import Backlog
 from .live_frame import LiveFrame
 from .options import HubOptions
 
-_BATCH_BYTES = 128 * 1024
 _UNREAD_BYTES = 256 * 1024
 _ALIVE_SECONDS = 2.0
 _CHANGES_AT_ONCE, _CHANGES_A_SECOND = 30, 10.0
@@ -52,6 +52,8 @@ class SessionHost(Protocol):
 
     def publish(self, data: bytes | bytearray, rank: int | None = None) -> None: ...
 
+    def pass_on(self) -> None: ...
+
     def warn(self, text: str) -> None: ...
 
 
@@ -76,6 +78,8 @@ class Session:
         self.queue = ViewerQueue(options.viewer_queue_bytes, streams)
         self.pace = Pace(_CHANGES_AT_ONCE, _CHANGES_A_SECOND)
         self._connection = connection
+        self._waits = False
+        """Whether nothing is being sent from the queue."""
         self._bad_messages = 0
         self._fault: Exception | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -119,11 +123,28 @@ class Session:
         """Whether this producer answers changes, for itself or for others too."""
         return self.rank is not None and self._host.leads(self.rank)
 
-    def enqueue(self, item: str | LiveFrame) -> None:
-        """Queue the text of a message, or a frame, for a viewer."""
+    def enqueue(self, text: str) -> None:
+        """Queue the text of a message for a viewer, behind all frames that came before it."""
+        self._host.pass_on()
+        self._put(text)
+
+    def _put(self, item: str | LiveFrame) -> None:
         if self._closing is None and not self.queue.put(item):
             self._host.leave(self)
             self.close_soon(4429, "too slow")
+
+    @property
+    def takes_now(self) -> bool:
+        """Whether a viewer has taken all that it was sent."""
+        return self._waits and not self.queue and self._closing is None and self._connection.takes_now
+
+    def forward(self, frames: Sequence[LiveFrame], chunks: Sequence[bytes | memoryview]) -> None:
+        """Send frames, put together as ``chunks``; queue them where the viewer has not taken all before."""
+        if self.takes_now:
+            self._connection.write(chunks)
+            return
+        for frame in frames:
+            self._put(frame)
 
     def tell(self, text: str) -> bool:
         """Send a message to a producer now; False when it is gone or has long stopped reading."""
@@ -270,17 +291,19 @@ class Session:
             await self._connection.send(hello)
             # What was queued first is the status: it says up to which step the backlog goes, and at its end
             # that all of it has come.
-            status = _payload(await self.queue.get())
+            status = await self.queue.get()
             await self._connection.send_batch([status])
             for data in backlog.frames():
                 await self._connection.send(data)
             await self._connection.send_batch([status])
             while True:
+                self._waits = True
                 items = [await self.queue.get()]
+                self._waits = False
                 before = self.queue.bytes
-                while len(self.queue) and before - self.queue.bytes < _BATCH_BYTES:
+                while len(self.queue) and before - self.queue.bytes < BATCH_BYTES:
                     items.append(self.queue.pop())
-                await self._connection.send_batch(map(_payload, items))
+                await self._connection.send_batch(items)
 
     def _check_size(self, data: str | bytes, limit: int) -> None:
         if len(data) <= limit:
@@ -298,10 +321,6 @@ class Session:
     async def _say(self, message: Message) -> None:
         with contextlib.suppress(ConnectionClosed):
             await self._connection.send(encode_message(message))
-
-
-def _payload(item: LiveFrame | str) -> str | tuple[bytes, memoryview]:
-    return item if isinstance(item, str) else item.pieces()
 
 
 def _version_error(got: str) -> ProtocolError:

@@ -6,7 +6,7 @@ import time
 import pytest
 from hub_process import WAIT, scalars, tensors
 
-from megalens.protocol import BIT_CAUGHT_UP
+from megalens.protocol import BIT_CAUGHT_UP, decode_frame
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +50,24 @@ def test_a_viewer_that_comes_back_gets_what_it_lacks_once(hub):
         if not isinstance(frame, dict) and frame.stream in steps:
             steps[frame.stream] += sorted(set(frame.table().column("step").to_pylist()))
     assert steps == {name: list(range(1, 31)) for name in steps}
+
+
+def test_viewers_that_come_amid_frames_of_all_sizes_are_sent_each_once(hub):
+    """Frames are put together once for all viewers that keep up: small ones, large ones, and many at a time."""
+    producer, viewers, payloads = hub.producer(), [hub.viewer()], []
+    for step in range(1, 241):
+        payloads.append(tensors(step, size=(8, 8, 8, 8_000, 8, 8_200, 40_000)[step % 7]))
+        producer.send(payloads[-1])
+        if step % 60 == 0:
+            viewers.append(hub.viewer())
+    for viewer in viewers:
+        frames = viewer.wait_frames(240)
+        assert [frame.step for frame in frames] == list(range(1, 241))
+        numbers = [frame.seq for frame in viewer.frames]
+        assert numbers == sorted(set(numbers))
+        assert all(
+            frame.body == decode_frame(sent).body for frame, sent in zip(frames, payloads, strict=True)
+        )
 
 
 def test_what_the_buffer_no_longer_holds_is_told(start_hub):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from ...tracer.tensors.config import change_plan
 from ...tracer.tensors.plan import TracingPlan
 from ...tracer.tensors.probes import Window
 from .errors import GenerationError
+from .fused_attention import FusedAttention
 from .token_rows import PassCoordinates
 
 ATTENTION = "RawAttentionScore_mat_mul"
@@ -42,8 +45,18 @@ class AttentionAdapter:
     def points(self, model: Any) -> ModelPoints:
         if not isinstance(model, nn.Module):
             return find_points(model, self._adapter)
-        with _eager(model):
-            return watched_points(model, self._adapter)
+        points = watched_points(model, self._adapter)
+        if self._adapter is None and not points.flags[ATTENTION].layers:
+            states = points.flags["HiddenStates"].layers
+            fused = FusedAttention(model, {layer: source.module for layer, (source, *_) in states.items()})
+            if fused.flag.layers:
+                _fused[model] = fused
+                return replace(points, flags={**points.flags, ATTENTION: fused.flag})
+        with _eager(model) as switched:
+            return watched_points(model, self._adapter) if switched else points
+
+
+_fused: weakref.WeakKeyDictionary[nn.Module, FusedAttention] = weakref.WeakKeyDictionary()
 
 
 def watched_points(model: nn.Module, adapter: IAdapter | None = None) -> ModelPoints:
@@ -98,14 +111,19 @@ def with_attention(plan: TracingPlan, points: ModelPoints, folders: Sequence[Pat
 
 
 @contextlib.contextmanager
-def attention_probabilities(model: nn.Module) -> Iterator[str]:
-    """Make a model's attention output its probabilities inside the context.
+def attention_probabilities(model: nn.Module, points: ModelPoints) -> Iterator[str]:
+    """Make a model's attention output its probabilities inside the context, where ``points`` see them.
 
-    Models of Hugging Face make one mask for all layers, by the implementation: it is switched in all of them.
+    Those of fused attention are computed beside it. Where that is not possible the implementation is
+    switched: models of Hugging Face make one mask for all layers by it, so it is switched in all of them.
     Yields a sentence for people, empty where nothing was switched; raises ``GenerationError`` when the model
     cannot be switched.
     """
-    before = _implementation(model)
+    before, fused = _implementation(model), _fused.get(model)
+    if fused is not None and points.flags.get(ATTENTION) is fused.flag:
+        with fused.seen():
+            yield ""
+        return
     if before in (None, _EAGER):
         yield ""
         return
@@ -127,19 +145,22 @@ def _implementation(model: nn.Module) -> str | None:
 
 
 @contextlib.contextmanager
-def _eager(model: nn.Module) -> Iterator[None]:
-    """Switch a model of Hugging Face, if possible; all of its configs are restored afterwards."""
+def _eager(model: nn.Module) -> Iterator[bool]:
+    """Switch a model of Hugging Face, if possible; all of its configs are restored afterwards.
+
+    Yields whether there was anything to switch.
+    """
     body: Any = unwrapped(model)
     switch = getattr(body, "set_attn_implementation", None)
     if not callable(switch) or _implementation(model) in (None, _EAGER):
-        yield
+        yield False
         return
     before = [(config, config._attn_implementation_internal) for config in _configs(body)]
     try:
         # What a model or a part of it refuses leaves it as it is.
         with contextlib.suppress(ValueError, ImportError):
             switch(_EAGER)
-        yield
+        yield True
     finally:
         for config, implementation in before:
             config._attn_implementation_internal = implementation

@@ -165,7 +165,9 @@ class Writing:
                 stack.enter_context(tensors.changed(change))
             attention = tensors.capture.plan.flags.get(ATTENTION)
             if attention is not None and attention.layers and "generate" in attention.phases:
-                job.add_message(stack.enter_context(attention_probabilities(self._model.module)))
+                job.add_message(
+                    stack.enter_context(attention_probabilities(self._model.module, self._points))
+                )
             stack.callback(setattr, tensors.capture, "window", None)
             yield
 

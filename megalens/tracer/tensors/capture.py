@@ -14,6 +14,7 @@ from ..coordinates import to_host
 from ..passes import OUTSIDE, TRAINING, MicroBatches, PassState, Unproven
 from ..points import FLAGS, ModelPoints, Shards, Source
 from .batch import NO_ERROR, ROW_BYTES, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
+from .by_rows import TensorByRows, read_by_rows
 from .compressors import StagePool, plan_of
 from .pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
@@ -261,7 +262,7 @@ class Capture(MicroBatches):
             )
             self.spent_ns += _clock() - started
             return
-        if not isinstance(tensor, Tensor) and probe.source.computed is None:
+        if not isinstance(tensor, Tensor | TensorByRows) and probe.source.computed is None:
             probe.why, probe.failed = f"it gave no tensor{_hint(probe)}", self.scope
             self._warn(f"{probe.label} gave no tensor{_hint(probe)}.")
             return
@@ -351,14 +352,20 @@ class Capture(MicroBatches):
                 with torch.no_grad():
                     seen = compute(seen)
             key = (micro_batch, self.phase, side, rows, call)
-            odd = probe.flag.measured or self.window is not None
+            by_rows = isinstance(seen, TensorByRows)
+            odd = probe.flag.measured or self.window is not None or by_rows
             reading = None if odd else probe.readings.get(key)
             if reading is not None and reading.fits(seen):
                 probe.scope = self.scope
                 self._rows += reading.rows(seen, self._stage)
                 self._nbytes += reading.nbytes
+            elif by_rows and self.window is None and len(self._coords.tp_ranks) == 1:
+                self._add_by_rows(probe, seen, micro_batch, side, call)
             elif seen is not None:
-                made = self._add(probe, seen, rows, micro_batch, side, call)
+                window = self.window
+                if by_rows:
+                    seen, window = seen.rows_of(window)
+                made = self._add(probe, seen, rows, micro_batch, side, call, window)
                 if made is not None and not odd:
                     if len(probe.readings) >= _MOST_METAS:
                         probe.readings.clear()
@@ -377,6 +384,7 @@ class Capture(MicroBatches):
         micro_batch: int,
         side: str,
         call: int,
+        window: Window | None,
     ) -> TensorReading | None:
         """Record a tensor; return how later ones of the same layout are read, where that can be prepared."""
         source, flag = probe.source, probe.flag
@@ -389,11 +397,11 @@ class Capture(MicroBatches):
         if source.sequence_first:
             data = data.transpose(0, 1)
         data = self._batched(source, data)
-        if self.window is not None:
+        if window is not None:
             if source.sparse:
                 # Which of its tokens are new is not known.
                 return None
-            data = self.window.of(data)
+            data = window.of(data)
         samples = data.shape[0]
         if flag.name == "InputTokens":
             self._samples_in_batch = samples
@@ -445,6 +453,31 @@ class Capture(MicroBatches):
         nbytes = sum([row.values.nbytes + ROW_BYTES for row in made])
         self._nbytes += nbytes
         return reading_of(seen, plan, measured, metas, nbytes)
+
+    def _add_by_rows(
+        self, probe: TensorProbe, seen: TensorByRows, micro_batch: int, side: str, call: int
+    ) -> None:
+        """Record a tensor of which nobody has the whole."""
+        flag, like = probe.flag, seen.like()
+        samples = len(like) if flag.samples is None else min(len(like), flag.samples)
+        cuts = self._cuts(probe, like, like[:samples], None)
+        values, moments, first = read_by_rows(seen, flag.compressor, flag.kernel, probe.layer, samples)
+        probe.scope = self.scope
+        if self.positions is None:
+            self.positions = seen.shape[2]
+        key = (micro_batch, self.phase, side, seen.shape, call)
+        metas = probe.metas.get(key) or self._describe(
+            probe, key, cuts, [seen.shape], [tuple(values.shape)], len(like)
+        )
+        error: Tensor | float = NO_ERROR
+        if flag.measured:
+            (error,) = errors_of(probe, [first[0]], [first[1]], cuts)
+        if values.is_cuda:
+            self._on_device = True
+            values, error = to_host(values), to_host(error) if isinstance(error, Tensor) else error
+        row = Row(metas[0], values, moments[0], error)
+        self._rows.append(row)
+        self._nbytes += row.values.nbytes + ROW_BYTES
 
     def _can_wait(self, flag: FlagPlan, tensor: Any) -> bool:
         """Return whether a tensor can wait for others: ``[B, S, *]`` as it is, complete, and small."""

@@ -293,10 +293,15 @@ def _peaks(peaks: Peaks) -> Kernel:
         down, across = (peaks.side(size) for size in data.shape[-2:])
         if down == across == 1:
             return copy_values(data, layer)
-        # Rows lie behind one another in memory, so that their maxima come first.
-        return _maxima(_maxima(data, -2, down), -1, across).to(torch.float32)
+        return block_maxima(data, down, across)
 
     return kernel
+
+
+def block_maxima(data: Tensor, down: int, across: int) -> Tensor:
+    """Return the largest value of each block of so many queries and keys, float32."""
+    # Rows lie behind one another in memory, so that their maxima come first.
+    return _maxima(_maxima(data, -2, down), -1, across).to(torch.float32)
 
 
 def _maxima(data: Tensor, axis: int, side: int) -> Tensor:

@@ -88,7 +88,9 @@ class _Connection(BatchConnection):
         return True
 
     async def send_batch(self, messages: Any) -> None:
-        self.heard.extend(each if isinstance(each, str) else b"".join(each) for each in messages)
+        self.heard.extend(each if isinstance(each, str) else each.data for each in messages)
+
+    takes_now = False
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         assert len(reason.encode("utf-8")) <= 123
