@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     torch.set_num_threads(1)
     for dtype in _JUDGED:
         for kind, values in distributions().items():
-            rows += _histogram(values.to(dtype), kind, 5 if quick else 41)
+            rows += _histogram(values.to(dtype).view(-1, 4096), kind, 5 if quick else 41)
     rows += _casts(3 if quick else 21)
     torch.set_num_threads(threads)
     reader = memory_reader([])
@@ -110,7 +110,7 @@ def _histogram(values: Tensor, kind: str, rounds: int) -> list[Row]:
         return []
     ways: dict[str, Callable[[], object]] = {
         _READ: values.sum,
-        _HISTOGRAM: lambda: native.count(values[None], len(values), 128, None),
+        _HISTOGRAM: lambda: native.count(values[None], values.shape[-1], 128, None),
     }
     times = _alternate(ways, rounds)
     quotient = ratio(times[_HISTOGRAM], times[_READ], middle=statistics.median)
