@@ -42,7 +42,7 @@ def main() -> int:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MEGALENS_RUNTIME_DIR"] = os.path.join(folder, "runtime")
-        measured = _measure(options, Path(folder) / "runs")
+        measured = measure(options, Path(folder) / "runs")
     how = (
         f"One hub that records, {options.producers} producers in a second process and {options.viewers} viewers in a third, on loopback. Each producer is a "
         f"pipeline stage: every {options.period:g} s all send a frame of {ROWS} rows of 96 values at once, and a status each second; rank 0 leads and tells "
@@ -63,7 +63,8 @@ def main() -> int:
     return 0
 
 
-def _measure(options: argparse.Namespace, record: Path) -> dict[str, Any]:
+def measure(options: argparse.Namespace, record: Path) -> dict[str, Any]:
+    """Run hub, producers and viewers, and return what each of them saw."""
     hub = _Child("megalens", "hub", "--record", str(record), "--linger", "60")
     children = [hub]
     try:
@@ -279,7 +280,8 @@ class _Watch:
         self._ended.set()
         self._thread.join()
         (began, before), (ended, after) = self._busy["joined"], self._busy["sent"]
-        return {"memory": self._memory, "busy": 100 * (after - before) / (ended - began)}
+        seconds = after - before
+        return {"memory": self._memory, "busy": 100 * seconds / (ended - began), "seconds": seconds}
 
     def _run(self) -> None:
         while not self._ended.wait(0.5):

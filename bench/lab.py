@@ -22,6 +22,7 @@ from typing import Any
 __all__ = [
     "NodeSide",
     "ROOT",
+    "answers",
     "end",
     "environment_of",
     "in_page",
@@ -106,14 +107,15 @@ def running_lab(
     )
     url = f"http://127.0.0.1:{port}/"
     try:
-        _answers(f"{url}api", process)
+        answers(f"{url}api", process)
         yield url, token
     finally:
         end(process)
         log.close()
 
 
-def _answers(url: str, process: subprocess.Popen[bytes]) -> None:
+def answers(url: str, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a server answers; raise ``RuntimeError`` where it ended or did not start."""
     deadline = time.monotonic() + STARTED_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -121,7 +123,7 @@ def _answers(url: str, process: subprocess.Popen[bytes]) -> None:
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
-    raise RuntimeError(f"JupyterLab did not start within {STARTED_S} s.")
+    raise RuntimeError(f"The server did not start within {STARTED_S} s.")
 
 
 def end(process: subprocess.Popen[Any]) -> None:

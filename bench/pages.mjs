@@ -275,8 +275,89 @@ async function watched([count, most, before]) {
   return found;
 }
 
+/** marimo beside JupyterLab: from a command there, and from a button's click here, to the first picture of the same view, in turn, each in a page of its own. */
+async function marimo() {
+  const { notebook, flag, rounds } = given;
+  const browser = await chromium.launch(LAUNCH);
+  try {
+    const seen = { lab: [], marimo: [] };
+    for (let round = 0; round <= rounds; round += 1) {
+      const times = { lab: await inLab(browser, flag), marimo: await inMarimo(browser, notebook) };
+      // The first round fills caches of both servers.
+      for (const [where, ms] of Object.entries(times)) {
+        seen[where].push(...(round === 0 ? [] : [ms]));
+      }
+    }
+    process.stdout.write(JSON.stringify(seen));
+  } finally {
+    await browser.close();
+  }
+}
+
+async function inLab(browser, flag) {
+  const context = await browser.newContext({ viewport: { width: 1600, height: 1000 } });
+  const page = await context.newPage();
+  await openLab(page, url);
+  await hasCommand(page, 'megalens:open-heatmap');
+  await page.waitForTimeout(3000);
+  const ms = await page.evaluate(openedAfter, ['megalens:open-heatmap', { run, flag }, [0.2, 0.2, 0.6, 0.6]]);
+  await context.close();
+  return ms;
+}
+
+async function inMarimo(browser, address) {
+  const context = await browser.newContext({ viewport: { width: 1600, height: 1000 } });
+  const page = await context.newPage();
+  await page.goto(address);
+  const button = page.getByRole('button', { name: 'Show' });
+  await button.waitFor({ timeout: 300_000 });
+  await page.waitForTimeout(3000);
+  const drawn = page.evaluate(pictured);
+  await button.click();
+  const ms = await drawn;
+  await context.close();
+  return ms;
+}
+
+/** Milliseconds from the next click to the frame after something coloured is drawn on a canvas, in whatever shadow it lies. */
+async function pictured() {
+  let began = NaN;
+  addEventListener('click', () => (began = performance.now()), { capture: true, once: true });
+  const canvases = root =>
+    [...root.querySelectorAll('*')].flatMap(each => [
+      ...(each.localName === 'canvas' ? [each] : []),
+      ...(each.shadowRoot ? canvases(each.shadowRoot) : [])
+    ]);
+  const isDrawn = canvas => {
+    if (canvas.width < 100) {
+      return false;
+    }
+    const { width, height } = canvas;
+    const area = [0.2 * width, 0.2 * height, 0.6 * width, 0.6 * height].map(Math.round);
+    const { data } = canvas.getContext('2d').getImageData(...area);
+    return data.some(
+      (_, at) =>
+        at % 4 === 0 &&
+        Math.max(...data.slice(at, at + 3)) - Math.min(...data.slice(at, at + 3)) > 40 &&
+        data[at + 3] > 100
+    );
+  };
+  for (;;) {
+    await new Promise(resolve => requestAnimationFrame(resolve));
+    if (!Number.isNaN(began) && canvases(document).some(isDrawn)) {
+      await new Promise(resolve => requestAnimationFrame(resolve));
+      return performance.now() - began;
+    }
+    if (performance.now() - began > 120_000) {
+      throw new Error(
+        `Nothing was drawn within two minutes. The page says: ${document.body.innerText.slice(0, 400)}`
+      );
+    }
+  }
+}
+
 async function hasCommand(page, command) {
   await page.waitForFunction(id => window.jupyterapp.commands.hasCommand(id), command);
 }
 
-await { attention, browser, explorer, start, tokens }[process.argv[2]]();
+await { attention, browser, explorer, marimo, start, tokens }[process.argv[2]]();

@@ -6,6 +6,7 @@ on first use.
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .instruments.pipeline.errors import PipelineError, SplitError
     from .pictures.engine.process import EngineError
     from .pictures.report.build import ReportError
+    from .pictures.report.many import report_all
     from .pictures.widgets.base import WidgetError
     from .pictures.widgets.comm import FrontEndError, use_widgets
     from .protocol import (
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
         Tile,
     )
     from .runs.errors import ClientError
+    from .runs.many import ask_all
     from .tracer import Tracer
     from .tracer.errors import TracerError
 
@@ -80,12 +83,14 @@ __all__ = [
     "__version__",
     "adapters",
     "add_arguments",
+    "ask_all",
     "connect",
     "log_statistics",
     "monitor",
     "open",
     "open_all",
     "pipeline",
+    "report_all",
     "save_direction",
     "serve",
     "show",
@@ -116,6 +121,8 @@ _HOMES = {
     ),
     ".instruments.generation.requests": ("save_direction",),
     ".runs.errors": ("ClientError",),
+    ".runs.many": ("ask_all",),
+    ".pictures.report.many": ("report_all",),
     ".pictures.engine.process": ("EngineError",),
     ".instruments.generation.errors": ("GenerationError",),
     ".hub.options": ("HubError",),
@@ -145,10 +152,24 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     for home, names in _HOMES.items():
         if name in names:
-            value = getattr(import_module(home, __name__), name)
+            value = getattr(_imported(home), name)
             globals()[name] = value
             return value
     raise AttributeError(f"module 'megalens' has no attribute {name!r}")
+
+
+def _imported(home: str) -> Any:
+    """Import a module without a search for garbage meanwhile.
+
+    Among what torch holds it takes 70 ms, and finds nothing.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(home, __name__)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

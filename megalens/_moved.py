@@ -6,10 +6,15 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+else:
+    # Importing the class takes 10 ms, and the import system does not ask for it.
+    Loader = object
 
 __all__ = ["follow_moves"]
 
@@ -52,7 +57,11 @@ class _Moves(Loader):
         """Return how the module of an old path is loaded; None of any other."""
         package, _, old = name.partition(".")
         new = _new_path(old) if package == "megalens" else None
-        if new is None or find_spec(f"megalens.{new}") is None:
+        if new is None:
+            return None
+        from importlib.util import find_spec
+
+        if find_spec(f"megalens.{new}") is None:
             return None
         return ModuleSpec(name, self)
 

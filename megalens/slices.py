@@ -13,8 +13,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import entry_points
-from importlib.util import find_spec
 from typing import Any
 
 __all__ = ["GROUP", "Commands", "Slice", "find_slices", "load", "named", "run_attributes"]
@@ -70,6 +68,10 @@ def find_slices() -> tuple[Slice, ...]:
     """Return every slice of this installation, by name. One that cannot be loaded is left out with a
     warning.
     """
+    # They take as long to import as what a short command is made of.
+    from importlib.metadata import entry_points
+    from importlib.util import find_spec
+
     found: dict[str, Slice] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda each: each.name):
         try:

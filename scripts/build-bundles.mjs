@@ -11,7 +11,7 @@ const ENGINE = 'megalens/pictures/engine/bundle/engine.js';
 const PAGE = 'megalens/pictures/report/runtime/report-page.json';
 const MODULE = 'megalens/pictures/engine/bundle';
 const SERVED = 'megalens/server/page';
-const MOST_BYTES = { engine: 2_000_000, page: 900_000, module: 1_000_000, served: 850_000 };
+const MOST_BYTES = { engine: 2_000_000, page: 903_000, module: 1_000_000, served: 850_000 };
 const HOLDS =
   '/* Holds Vega (BSD-3-Clause, University of Washington), parts of D3 (ISC, Mike Bostock), Lumino (BSD-3-Clause, Project Jupyter) and others. */';
 

@@ -4,6 +4,7 @@ import type { LookForReport } from './report/report-part';
 import { addEventSource, type IEventSource } from './store/stream-events';
 import { registerOwnViews, type OwnViews } from './views/other-views';
 import { addTextRows, type OpenTextRows } from './views/heatmap/text-source';
+import { addSentences } from './views/shared/said';
 import { addTiles, type LoadTiles } from './views/overview/tiles';
 
 /**
@@ -24,15 +25,20 @@ export interface IInstrumentSlice {
   readonly report?: () => Promise<LookForReport>;
   /** What it adds to the page that shows a run at a glance. */
   readonly tiles?: LoadTiles;
+  /** What it makes whole of sentences outside the page, with places: `views/shared/said`. */
+  readonly sentences?: () => Promise<readonly string[]>;
   /** How a heatmap draws the positions of a text instead of one step. */
   readonly textRows?: () => Promise<OpenTextRows>;
 }
 
 /** Make known what every page and engine needs of slices: their views, and what these read. */
 export function registerSlices(slices: readonly IInstrumentSlice[]): void {
-  for (const { views, events, textRows, tiles } of slices) {
+  for (const { views, events, sentences, textRows, tiles } of slices) {
     registerOwnViews(views);
     events?.forEach(addEventSource);
+    if (sentences) {
+      addSentences(sentences);
+    }
     if (tiles) {
       addTiles(tiles);
     }

@@ -23,6 +23,16 @@ def test_the_hugging_face_callback_is_reached_from_a_bare_import() -> None:
     assert out.stdout.strip() == "MegalensCallback"
 
 
+def test_importing_what_trains_searches_for_no_garbage_of_torch_and_does_so_again_afterwards() -> None:
+    code = (
+        "import torch, gc, megalens; seen = [];"
+        "gc.callbacks.append(lambda phase, told: seen.append(told['generation']));"
+        "megalens.trace; print(len(seen), gc.isenabled()); gc.disable(); megalens.monitor; print(gc.isenabled())"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.split() == ["0", "True", "False"]
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'tarce'"):
         megalens.tarce  # noqa: B018

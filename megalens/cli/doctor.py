@@ -12,7 +12,6 @@ import platform
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..hub.discovery import found_hubs, runtime_folder
@@ -81,6 +80,8 @@ def _plain(text: str) -> str:
 
 
 def _versions() -> Iterator[Looked]:
+    from importlib.metadata import PackageNotFoundError, version
+
     yield Looked("megalens", own_version())
     yield Looked("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     for package in _PACKAGES:

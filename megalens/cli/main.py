@@ -31,23 +31,25 @@ what is particular to a command.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
     parser: ArgumentParser = CommandParser(
         prog="megalens",
         description="See inside a transformer's training run.",
         epilog=_EXAMPLES,
         formatter_class=RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"megalens {own_version()}")
+    parser.add_argument("--version", action="version", version=_version(given))
     commands = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
-    adding: list[Commands] = [
-        each.add_commands
-        for each in (hub, look, runs, show, compare, dialects, replay, upload, agents, doctor)
-    ]
-    for add in [*adding, *(load(each.commands) for each in find_slices() if each.commands)]:
-        add(commands)
-    # The last one, since it has all the others in it.
-    completion.add_commands(commands)
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    for each in (hub, look, runs, show, compare, dialects, replay, upload, agents, doctor):
+        each.add_commands(commands)
+    # To look for packages with slices takes as long as a short command.
+    if not given or given[0] not in commands.choices:
+        for slice_ in find_slices():
+            if slice_.commands:
+                add: Commands = load(slice_.commands)
+                add(commands)
+        # The last one, since it has all the others in it.
+        completion.add_commands(commands)
     if given and not given[0].startswith("-") and given[0] not in commands.choices:
         meant = nearest(given[0], list(commands.choices)) or " megalens --help lists them."
         parser.exit(2, shown_text(f"megalens: there is no command {given[0]!r:.100}.{meant}\n"))
@@ -62,3 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _version(given: Sequence[str]) -> str:
+    """Return what ``--version`` prints, which is looked up for that alone."""
+    return f"megalens {own_version()}" if any(each.startswith("--v") for each in given) else ""

@@ -19,8 +19,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
-import platformdirs
-
 from ..protocol import ProtocolError, check_definition, open_plain, parse_json, replace_file, shown_text
 from .machine import POSIX, boot_id, is_running, node_name, own_namespaces, port_open
 from .options import HubError
@@ -119,6 +117,9 @@ def _runtime_folders() -> list[Path]:
     """
     if os.environ.get("MEGALENS_RUNTIME_DIR"):
         return [runtime_folder()]
+    # Where versions before 0.2 wrote; nothing else here needs it.
+    import platformdirs
+
     with warnings.catch_warnings():
         # It warns where the system gives no runtime folder and /tmp is used; _read_entry checks the owner.
         warnings.simplefilter("ignore")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 import pyarrow as pa
 
@@ -14,6 +13,9 @@ __all__ = ["own_version", "own_versions"]
 @cache
 def own_version() -> str:
     """Return the installed version, or ``0`` in a checkout that was never installed."""
+    # To import it takes as long as what a short command is made of.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("megalens")
     except PackageNotFoundError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import Any, TypeVar
 
@@ -35,7 +36,10 @@ class DaskEngine:
     Parameters
     ----------
     given : dask.distributed.Client or str
-        A client, which stays open, or a scheduler's address such as ``tcp://host:8786``.
+        A client, which stays open, or a scheduler's address such as ``tcp://host:8786``, which is connected
+        to again once it was gone.
+    without : str
+        How errors say to read without it.
 
     Raises
     ------
@@ -44,38 +48,47 @@ class DaskEngine:
         ``version-mismatch`` where somebody on the cluster has no Megalens, or another version.
     """
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: Any, without: str = _WITHOUT) -> None:
         try:
             from distributed import Client
-            from distributed import TimeoutError as LateError
         except ImportError as error:
             raise ClientError(
                 "An engine needs Dask: pip install 'megalens[dask]'.", code="not-installed", field="engine"
             ) from error
-        self._client: Any = given
-        if isinstance(given, str):
-            try:
-                self._client = Client(given, timeout=_CONNECT_SECONDS, set_as_default=False)
-            except (OSError, ValueError, LateError) as error:
-                raise ClientError(
-                    f"No Dask scheduler answers at {given:.200}. Start one (dask scheduler) and give the "
-                    f"address that it prints, such as tcp://host:8786, or {_WITHOUT}.",
-                    code="disconnected",
-                    field="engine",
-                ) from error
+        self._without = without
+        self._lock = threading.Lock()
+        self._given = given if isinstance(given, str) else None
+        if self._given is not None:
+            self._connect(self._given)
         elif not isinstance(given, Client) or given.asynchronous:
             raise bad_argument("engine", "a dask.distributed.Client or a scheduler's address", given)
-        self._own = self._client is not given
-        try:
+        else:
+            self._client: Any = given
             self._check_versions()
-        except BaseException:
-            self.close()
-            raise
 
     @property
     def address(self) -> str:
         """The scheduler's address."""
         return str(self._client.scheduler.address)
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are now."""
+        self._connected()
+        try:
+            with self._said():
+                return len(self._client.nthreads())
+        except (OSError, RuntimeError) as error:
+            if isinstance(error, ClientError):
+                raise
+            raise self._gone(str(error)) from error
+
+    def lent(self) -> DaskEngine:
+        """Return the same connection for somebody whose ``close`` leaves it open."""
+        self._connected()
+        lent = copy(self)
+        lent._given = None
+        return lent
 
     def submit(
         self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]], *shared: Any
@@ -86,13 +99,22 @@ class DaskEngine:
         """
         name = getattr(function, "func", function).__name__.strip("_").replace("_", "-")
         # Not as named arguments: large ones Dask keeps under their bare names, for all questions alike.
-        run = partial(task, __version__, function, shared)
+        run = partial(task, __version__, function, shared, self._without)
+        self._connected()
         with self._said():
             futures: list[Any] = self._client.map(run, items, key=f"{_PACKAGE}-{name}", pure=False)
             return futures
 
-    def result(self, future: Any, stop: threading.Event | None = None) -> Any:
-        """Wait for a task's result, at most until ``stop`` is set; raises ClientError ``cancelled`` then."""
+    def result(
+        self,
+        future: Any,
+        stop: threading.Event | None = None,
+        looked: Callable[[], object] | None = None,
+    ) -> Any:
+        """Wait for a task's result, at most until ``stop`` is set; raises ClientError ``cancelled`` then.
+
+        ``looked`` is called again and again meanwhile, and once it is there.
+        """
         from distributed import TimeoutError as LateError
         from distributed import wait
 
@@ -105,6 +127,8 @@ class DaskEngine:
                 except LateError:
                     if self._client.status != "running":
                         raise
+                if looked is not None:
+                    looked()
             return future.result()
 
     def results(
@@ -139,8 +163,37 @@ class DaskEngine:
 
     def close(self) -> None:
         """Close the connection, if it was made here. Safe twice."""
-        if self._own:
+        if self._given is not None:
             self._client.close(timeout=_CONNECT_SECONDS)
+
+    def _connected(self) -> None:
+        """Connect anew where the scheduler was gone for so long that Dask has given it up; raises ClientError
+        while it is gone.
+        """
+        with self._lock:
+            if self._given is not None and self._client.status == "closed":
+                self._connect(self._given)
+        if self._client.status != "running":
+            raise self._gone(f"the connection is {self._client.status}")
+
+    def _connect(self, address: str) -> None:
+        from distributed import Client
+        from distributed import TimeoutError as LateError
+
+        try:
+            self._client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError, LateError) as error:
+            raise ClientError(
+                f"No Dask scheduler answers at {address:.200}. Start one (dask scheduler) and give the "
+                f"address that it prints, such as tcp://host:8786, or {self._without}.",
+                code="disconnected",
+                field="engine",
+            ) from error
+        try:
+            self._check_versions()
+        except BaseException:
+            self.close()
+            raise
 
     def _check_versions(self) -> None:
         with self._said():
@@ -155,8 +208,18 @@ class DaskEngine:
             if others:
                 more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
                 raise _other_version(
-                    f"{package} {own[package]} is here; {'; '.join(others[:_MOST_NAMED])}{more}", package
+                    f"{package} {own[package]} is here; {'; '.join(others[:_MOST_NAMED])}{more}",
+                    package,
+                    self._without,
                 )
+
+    def _gone(self, why: str) -> ClientError:
+        return ClientError(
+            f"The Dask scheduler at {self.address} is gone, or gave this question up ({why:.200}). "
+            f"Ask again once it runs, name another one, or {self._without}.",
+            code="disconnected",
+            field="engine",
+        )
 
     @contextmanager
     def _said(self) -> Iterator[None]:
@@ -171,19 +234,51 @@ class DaskEngine:
             raise ClientError(
                 f"{1 + error.allowed_failures} workers ended, one after the other, at the same part of this "
                 "question: mostly because they had too little memory, which their logs say. Give them more "
-                f"memory or fewer threads, ask for fewer steps or groups, or {_WITHOUT}.",
+                f"memory or fewer threads, ask for fewer steps or groups, or {self._without}.",
                 code="too-large",
                 field="engine",
             ) from error
         except (CancelledError, CommClosedError, LateError) as error:
-            raise ClientError(
-                f"The Dask scheduler at {self.address} is gone, or gave this question up ({error!s:.200}). "
-                f"Ask again once it runs, give another one to megalens.open(…, engine=…), or {_WITHOUT}.",
-                code="disconnected",
-                field="engine",
-            ) from error
+            raise self._gone(str(error)) from error
         except ModuleNotFoundError as error:
-            raise _other_version(f"a worker or the scheduler lacks {error.name}", _PACKAGE) from error
+            raise _other_version(
+                f"a worker or the scheduler lacks {error.name}", _PACKAGE, self._without
+            ) from error
+
+
+class QuestionTasks:
+    """The tasks of one question on an engine; ``told`` hears how many of how many are done."""
+
+    def __init__(self, engine: DaskEngine, told: Callable[[int, int], object]) -> None:
+        self._engine, self._told = engine, told
+        self._waiting: list[Any] = []
+        self._of = 0
+
+    @property
+    def workers(self) -> int:
+        return self._engine.workers
+
+    def submit(self, *asked: Any) -> list[Any]:
+        """As that of :class:`DaskEngine`."""
+        futures = self._engine.submit(*asked)
+        self._waiting += futures
+        self._of += len(futures)
+        return futures
+
+    def result(self, future: Any, stop: threading.Event) -> Any:
+        """As that of :class:`DaskEngine`."""
+        self._look()
+        return self._engine.result(future, stop, self._look)
+
+    def cancel(self) -> None:
+        """Give up those that are left."""
+        left, self._waiting = [each for each in self._waiting if not each.done()], []
+        self._engine.cancel(left)
+
+    def _look(self) -> None:
+        # A worker may forget what is done, unless a task or somebody here still asks for it.
+        self._waiting = [each for each in self._waiting if not each.done()]
+        self._told(self._of - len(self._waiting), self._of)
 
 
 def each_on(engine: DaskEngine | None) -> Each:
@@ -192,17 +287,21 @@ def each_on(engine: DaskEngine | None) -> Each:
 
 
 def task(
-    version: str, function: Callable[..., Found], shared: tuple[Any, ...], arguments: tuple[Any, ...]
+    version: str,
+    function: Callable[..., Found],
+    shared: tuple[Any, ...],
+    without: str,
+    arguments: tuple[Any, ...],
 ) -> Found:
     """Run on a worker what is asked for by the same version."""
     if version != __version__:
-        raise _other_version(f"{version} asks, and {_worker()} has {__version__}", _PACKAGE)
+        raise _other_version(f"{version} asks, and {_worker()} has {__version__}", _PACKAGE, without)
     try:
         return function(*arguments, *shared)
     except FileNotFoundError as error:
         raise ClientError(
             f"{_worker()} finds no {error.filename}. Recordings must lie at the same path on all machines of "
-            f"the cluster, such as a shared disk; or {_WITHOUT}. If the file went just now, ask again.",
+            f"the cluster, such as a shared disk; or {without}. If the file went just now, ask again.",
             code="unreadable",
             field="engine",
         ) from error
@@ -214,10 +313,10 @@ def _worker() -> str:
     return f"the worker {get_worker().address}"
 
 
-def _other_version(what: str, package: str) -> ClientError:
+def _other_version(what: str, package: str, without: str) -> ClientError:
     return ClientError(
         f"Scheduler and workers must have the version of {package} that asks: {what}. Install the same "
-        f"everywhere (pip install {package}==…) and start them again, or {_WITHOUT}.",
+        f"everywhere (pip install {package}==…) and start them again, or {without}.",
         code="version-mismatch",
         field="engine",
     )

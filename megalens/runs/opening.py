@@ -146,7 +146,10 @@ def _opened(path: str | os.PathLike[str], progress: Progress | None, engine: Das
 
         return RecordedRun(RunFolder(mirrored(str(path), progress)), engine)
     chosen = _path(path)
-    if any(mark in chosen.name or mark in str(chosen.parent) for mark in "*?[") and not chosen.exists():
+    if engine is not None:
+        # Workers have another working folder.
+        chosen = chosen.absolute()
+    if _is_pattern(chosen):
         return _opened_job(_matching(chosen), str(path), None, engine)
     folders = _recorded(chosen)
     if len(folders) == 1:
@@ -179,6 +182,18 @@ def _opened(path: str | os.PathLike[str], progress: Progress | None, engine: Das
     # Errors in the files are raised now, not at the first question.
     _ = run.moment_source
     return run
+
+
+def _is_pattern(chosen: Path) -> bool:
+    return any(mark in str(chosen) for mark in "*?[") and not chosen.exists()
+
+
+def run_folders(path: str | os.PathLike[str]) -> list[Path]:
+    """Return the run folders that a pattern names or that lie in a folder; none for anything else."""
+    if is_address(path):
+        return []
+    chosen = _path(path)
+    return _matching(chosen) if _is_pattern(chosen) else _recorded(chosen)
 
 
 def _matching(pattern: Path) -> list[Path]:

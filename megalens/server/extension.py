@@ -88,6 +88,15 @@ class MegalensExtension(ExtensionApp):
         help="Most bytes that the process which reads recordings and other files may hold, on Linux.",
     ).tag(config=True)
 
+    engine = Unicode(
+        "",
+        help=(
+            "Address of a Dask scheduler, such as 'tcp://host:8786', whose workers answer questions about "
+            "recordings: they see them at the same paths. Its machines run what this server sends them, and "
+            "it reads pickles that they send. None by default."
+        ),
+    ).tag(config=True)
+
     allow_demo = Bool(
         True, help="Whether a user may start the demo training from the panel: one process of this server."
     ).tag(config=True)
@@ -108,6 +117,7 @@ class MegalensExtension(ExtensionApp):
             max(1, self.limit_rows),
             executor,
             self.log,
+            self.engine.strip(),
         )
         self.settings.update(
             {

@@ -24,6 +24,7 @@ _PASSED = (
     "X-Megalens-Sampled-Every",
     "X-Megalens-Groups",
     "X-Megalens-Steps",
+    "X-Megalens-Tasks",
 )
 
 

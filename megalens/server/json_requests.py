@@ -34,6 +34,8 @@ _CLIENT_STATUS = {
     "version-mismatch": 409,
     "unreadable": 409,
     "unauthorized": 502,
+    "disconnected": 502,
+    "not-installed": 409,
     "too-large": 413,
     "mixed": 400,
     "closed": 409,

@@ -10,6 +10,9 @@ import type {
 import { MOMENT_STATS } from '../protocol/moment-statistics';
 import type { MeasuredTensors } from '../protocol/views.generated';
 
+/** Most letters of an address that a sentence names. */
+const MOST_ADDRESS = 200;
+
 export interface IMomentIndex {
   /** Changes whenever there is more. */
   readonly version: string;
@@ -30,7 +33,14 @@ export interface IMomentIndex {
   readonly warnings: readonly string[];
 }
 
+/** A Dask cluster that answers the server's questions about recordings. */
+export interface IReadBy {
+  readonly address: string;
+  readonly workers: number;
+}
+
 export interface IMomentsIndex extends IMomentIndex {
+  readonly readBy?: IReadBy;
   /** Index of the first of `names`: those before it are known to who named a version. */
   readonly namesFrom: number;
 }
@@ -54,6 +64,8 @@ export interface IMomentsGroups {
   readonly bytes: Uint8Array;
   readonly groups: number;
   readonly steps: number;
+  /** Of how many tasks a cluster made it; 0 or absent where none did. */
+  readonly tasks?: number;
 }
 
 export interface IMomentsReader {
@@ -72,6 +84,8 @@ export interface IMomentsReader {
   ): Promise<IMomentsIndex | IReading | null>;
   rows(id: string, request: MomentRowsRequest, signal?: AbortSignal): Promise<IMomentsRows | IReading>;
   groups(id: string, request: MomentGroupsRequest, signal?: AbortSignal): Promise<IMomentsGroups | IReading>;
+  /** How many tasks of how many a cluster has done of the question that it is answering. */
+  tasks?(id: string, signal?: AbortSignal): Promise<readonly [done: number, of: number]>;
 }
 
 /** The endpoints of a run's statistics. Every method rejects with a `ClientError`. */
@@ -113,8 +127,15 @@ export class MomentsApi implements IMomentsReader {
       kind: 'groups',
       bytes: new Uint8Array(await response.arrayBuffer()),
       groups: header('X-Megalens-Groups'),
-      steps: header('X-Megalens-Steps')
+      steps: header('X-Megalens-Steps'),
+      tasks: header('X-Megalens-Tasks')
     };
+  }
+
+  async tasks(id: string, signal?: AbortSignal): Promise<readonly [done: number, of: number]> {
+    const response = await this.rest.request(`${runPath(id)}/moments/tasks`, { signal });
+    const { done, of } = asObject(await jsonOf(response));
+    return [Number(done) || 0, Number(of) || 0];
   }
 }
 
@@ -123,8 +144,13 @@ async function readingOf(response: Response): Promise<IReading> {
   return { kind: 'reading', done: Number(done) || 0, total: Number(total) || 0 };
 }
 
+function readByOf(value: unknown): IReadBy {
+  const { address, workers } = asObject(value);
+  return { address: String(address).slice(0, MOST_ADDRESS), workers: Number(workers) || 0 };
+}
+
 export function momentsIndexOf(value: unknown): IMomentsIndex {
-  const { version, stats, names_from, names, samples, warnings } = asObject(value);
+  const { version, stats, names_from, names, samples, warnings, read_by } = asObject(value);
   if (typeof version !== 'string') {
     throw badAnswer('statistics without a version');
   }
@@ -140,7 +166,8 @@ export function momentsIndexOf(value: unknown): IMomentsIndex {
     namesFrom: Number(names_from) || 0,
     names: asArray(names).map(String),
     samples: samples === true,
-    warnings: asArray(warnings).map(String)
+    warnings: asArray(warnings).map(String),
+    ...(read_by === undefined ? {} : { readBy: readByOf(read_by) })
   };
 }
 

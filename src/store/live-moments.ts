@@ -1,6 +1,14 @@
 import type { StreamTable } from '../protocol/frame-table';
 import type { MomentGroupsRequest, MomentRowsRequest } from '../protocol/requests.generated';
-import type { IMomentGroups, IMomentIndex, IMomentRows, IMomentSource, ReadingProgress } from './row-moments';
+import type { IReadBy } from '../client/run-reader';
+import type {
+  IMomentGroups,
+  IMomentIndex,
+  IMomentRows,
+  IMomentSource,
+  ReadingProgress,
+  TasksProgress
+} from './row-moments';
 import type { MomentStore } from './moment-store';
 import type { ServerMoments } from './server-moments';
 import { StoreError } from './source';
@@ -77,6 +85,14 @@ export class LiveMoments implements IMomentSource {
       );
     }
     return this.recording.groups(request, signal);
+  }
+
+  get readBy(): IReadBy | null {
+    return this.recording?.readBy ?? null;
+  }
+
+  watchTasks(told: TasksProgress): () => void {
+    return this.recording?.watchTasks(told) ?? (() => undefined);
   }
 
   /** Frames were lost: rows may be missing from here, and are read again from the recording. */

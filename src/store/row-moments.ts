@@ -1,5 +1,5 @@
 import { byName, firstIndex } from '../protocol/records';
-import type { IMomentIndex } from '../client/run-reader';
+import type { IMomentIndex, IReadBy } from '../client/run-reader';
 import type { MomentGroupsRequest, MomentRowsRequest } from '../protocol/requests.generated';
 import type {
   MeasuredTensors,
@@ -185,6 +185,9 @@ export const GROUP_FLOATS = ['step', 'samples', 'value', 'count', 'nonFinite', '
 /** Hears how many bytes of how many are read, while files are read for the first time. */
 export type ReadingProgress = (done: number, total: number) => void;
 
+/** Hears how many tasks of how many are done of a question that a cluster answers. */
+export type TasksProgress = (done: number, of: number, where: IReadBy) => void;
+
 /** The stream `moments` of one run. Queries reject with a `StoreError` that says what to do. */
 export interface IMomentSource {
   /** With more rows than this in the stats asked for, `rows` brings none, or maybe with fewer. */
@@ -203,6 +206,10 @@ export interface IMomentSource {
   rows(request: MomentRowsRequest, signal?: AbortSignal): Promise<IMomentRows | null>;
   /** Groups as the server computes them, from rows that stay there. */
   groups(request: MomentGroupsRequest, signal?: AbortSignal): Promise<IMomentGroups>;
+  /** The cluster that answered questions about groups; null or absent where none did. */
+  readonly readBy?: IReadBy | null;
+  /** Call `told` every second while a cluster answers a question, until the function is called. */
+  watchTasks?(told: TasksProgress): () => void;
 }
 
 type Numbers = Float64Array | Int32Array;

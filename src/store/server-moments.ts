@@ -1,6 +1,6 @@
 import { backOff } from '../client/pending-changes';
 import { ClientError } from '../client/rest';
-import type { IMomentsIndex, IMomentsReader, IReading } from '../client/run-reader';
+import type { IMomentsIndex, IMomentsReader, IReadBy, IReading } from '../client/run-reader';
 import { ArrowColumns } from '../protocol/arrow-columns';
 import { badFrame } from '../protocol/frame';
 import { MOMENT_STATS } from '../protocol/moment-statistics';
@@ -13,7 +13,8 @@ import type {
   MomentStat,
   IMomentIndex,
   IMomentSource,
-  ReadingProgress
+  ReadingProgress,
+  TasksProgress
 } from './row-moments';
 import { gradientStage, numbersOf, streamName } from './row-moments';
 import { RowCache } from './recording';
@@ -111,6 +112,8 @@ const TURN_WAIT = 3;
 const FEW_WATCHERS = 2;
 // Milliseconds before a question is asked again that brought nothing new, however soon it was answered.
 const NOTHING_NEW = 1000;
+// Milliseconds between two questions how far a cluster is.
+const TASKS_EVERY = 1000;
 let watchers = 0;
 
 /** The statistics of one run as the Jupyter server reads them. */
@@ -172,11 +175,21 @@ export class ServerMoments implements IMomentSource {
     return this.guarded(() => {
       const key = JSON.stringify([this.known?.version, request]);
       const ask = async (own: AbortSignal): Promise<IMomentGroups> => {
-        const answer = await this.read(inner => this.api.groups(this.id, request, inner), own);
+        const answer = await this.toldOf(this.read(inner => this.api.groups(this.id, request, inner), own));
+        this.usesTasks ||= (answer.tasks ?? 0) > 0;
         return groupsOf(answer.bytes, request.by, answer.groups, answer.steps);
       };
       return this.answers.get(key, ask, signal);
     });
+  }
+
+  get readBy(): IReadBy | null {
+    return this.usesTasks ? this.cluster : null;
+  }
+
+  watchTasks(told: TasksProgress): () => void {
+    this.watching.add(told);
+    return () => this.watching.delete(told);
   }
 
   get isDisposed(): boolean {
@@ -189,6 +202,7 @@ export class ServerMoments implements IMomentSource {
     this.loads.clear();
     this.answers.clear();
     this.listeners.clear();
+    this.watching.clear();
     this.known = null;
   }
 
@@ -217,7 +231,34 @@ export class ServerMoments implements IMomentSource {
     }
   }
 
+  /** Wait for a cluster's answer, and tell now and then how far it is. */
+  private async toldOf<T>(answer: Promise<T>): Promise<T> {
+    const { cluster } = this;
+    if (cluster === null || this.api.tasks === undefined) {
+      return answer;
+    }
+    let waits = true;
+    const asked = answer.finally(() => (waits = false));
+    const isWaiting = (): boolean => waits && !this.isDisposed;
+    const tell = async (): Promise<void> => {
+      for (;;) {
+        await Promise.race([this.pause(TASKS_EVERY), asked]);
+        if (!isWaiting()) {
+          return;
+        }
+        const [done, of] = (await this.api.tasks?.(this.id, this.abort.signal)) ?? [0, 0];
+        if (isWaiting() && of > 0) {
+          this.watching.forEach(told => told(done, of, cluster));
+        }
+      }
+    };
+    // How far it is may be asked in vain: what it is comes anyway.
+    tell().catch(() => undefined);
+    return asked;
+  }
+
   private take(answer: IMomentsIndex): IMomentIndex {
+    this.cluster = answer.readBy ?? null;
     const { version, stats, samples, warnings, namesFrom } = answer;
     const before = this.known?.names ?? [];
     const names = namesFrom === 0 ? answer.names : [...before.slice(0, namesFrom), ...answer.names];
@@ -288,6 +329,9 @@ export class ServerMoments implements IMomentSource {
   private readonly loads = new RowCache<IMomentIndex>(0, () => 1);
   private readonly answers = new RowCache<IMomentGroups>(GROUP_BYTES, sizeOf);
   private readonly listeners = new Set<ReadingProgress>();
+  private readonly watching = new Set<TasksProgress>();
+  private cluster: IReadBy | null = null;
+  private usesTasks = false;
   private known: IMomentIndex | null = null;
   private following = false;
 }

@@ -69,6 +69,12 @@ class CommReader extends AskReader {
 }
 
 /**
+ * Bytes of newest frames that a hub sends at once: a kernel's messages carry few MB a second, and the first
+ * picture waits for all of them.
+ */
+const BACKLOG = 4 << 20;
+
+/**
  * The runs as a widget's kernel reads them: its questions and the hub's frames go over the widget's comm. The
  * kernel sends to every page that shows the widget, so that each takes what bears its own ids only.
  */
@@ -76,7 +82,8 @@ export class CommRuns implements IWidgetRuns {
   constructor(private readonly model: ICommModel) {
     model.on('msg:custom', this.receive);
     const api = new CommReader((method, body) => this.ask(method, body));
-    this.runs = new Runs({ api, openSocket: id => this.socketOf(id), peer: { name: 'panel', version } });
+    const peer = { name: 'panel', version };
+    this.runs = new Runs({ api, openSocket: id => this.socketOf(id), peer, live: { backlog: BACKLOG } });
   }
 
   async list(): ReturnType<IWidgetRuns['list']> {

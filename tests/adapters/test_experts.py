@@ -42,7 +42,12 @@ def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_wh
         reason = find_adapter(model).points(model).flags["MLP1_mat_mul"].reason
         assert "Every layer is a mixture of experts" in (reason or "")
     for number, here in seen.items():
-        logits = here["router"][layout.router[1]].reshape(2, 9, 4).float()
+        if "router" not in here:
+            pytest.skip("This transformers multiplies with the router's matrix without calling it.")
+        # Before the scores were returned with what is chosen, a router gave them alone.
+        given = here["router"]
+        logits = given if isinstance(given, Tensor) else given[layout.router[1]]
+        logits = logits.reshape(2, 9, 4).float()
         expected = logits.sigmoid() if layout.sigmoid else logits.softmax(-1)
         assert torch.equal(traced["RouterProbabilities", number, ""], expected)
         if name == "llama 4":

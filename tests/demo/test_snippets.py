@@ -15,7 +15,15 @@ def test_every_snippet_of_readme_and_docs_says_how_it_is_run() -> None:
     assert len(found) == text.count("```python\n") > 30
     # A pipeline and a split need a process for each stage; their examples are run by tests of their own.
     left = {each.place.split(":")[0] for each in found if each.how.startswith("not run")}
-    assert left == {"kubernetes.md", "pipeline.md", "security.md", "split.md", "ssh.md", "statistics.md"}
+    assert left == {
+        "kubernetes.md",
+        "pipeline.md",
+        "python.md",
+        "security.md",
+        "split.md",
+        "ssh.md",
+        "statistics.md",
+    }
 
 
 @pytest.mark.parametrize(

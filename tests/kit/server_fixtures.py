@@ -81,7 +81,9 @@ def ask_reader(jp_root_dir, jp_asyncio_loop):
     Runs are those right below ``megalens-runs``. Returns status and JSON.
     """
     token = "of-the-test"
-    made = application({"token": token, "memory": 0, "limit_bytes": 1 << 26, "limit_rows": 1_000_000})
+    made = application(
+        {"token": token, "memory": 0, "limit_bytes": 1 << 26, "limit_rows": 1_000_000, "engine": ""}
+    )
     (listening,) = bind_sockets(0, "127.0.0.1")
     server = HTTPServer(made)
 

@@ -1,6 +1,5 @@
 """Questions on a real Dask cluster of processes: the answers of one process, or an error that says what to do."""
 
-import logging
 import os
 import pickle
 import re
@@ -17,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from dask_cluster import local_cluster
 from recorded_run import write_run
 from test_jobs import record
 from test_recorded_moments import QUERIES, in_memory, rows_of_a_run, same, sealed, tail
@@ -35,20 +35,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two workers, and a client that is nobody's default."""
-    with (
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            worker_dashboard_address="127.0.0.1:0",
-            memory_limit="600 MiB",
-            silence_logs=logging.CRITICAL,
-        ) as local,
-        distributed.Client(local, set_as_default=False) as client,
-    ):
+    with local_cluster(memory_limit="600 MiB") as client:
         yield client
 
 
@@ -74,8 +61,17 @@ def small_tasks(monkeypatch):
     monkeypatch.setattr(planned, "_LEAST_TASKS", 2)
 
 
+class Done(tuple):
+    """A result that is there."""
+
+    def done(self):
+        return True
+
+
 class Here:
     """Runs tasks at once, in this process, of what is pickled on its way there and back."""
+
+    workers = 2
 
     def __init__(self):
         self.ran = []
@@ -83,9 +79,10 @@ class Here:
     def submit(self, function, items, *shared):
         self.ran.append(function.__name__)
         brought = [pickle.loads(pickle.dumps((item, shared))) for item in items]
-        return [pickle.loads(pickle.dumps(function(*item, *more))) for item, more in brought]
+        return [Done(pickle.loads(pickle.dumps(function(*item, *more)))) for item, more in brought]
 
-    def result(self, future, stop):
+    def result(self, future, stop, looked):
+        looked()
         return future
 
     def cancel(self, futures):
@@ -113,6 +110,20 @@ def test_a_question_of_few_rows_is_answered_where_it_is_asked(folder, monkeypatc
     monkeypatch.setattr(planned, "_LEAST_TASKS", 4)
     assert planned_here(folder, {"by": ["layer"], "steps": [1, 3]})[1] == []
     assert planned_here(folder, {"by": ["layer"]})[1] == ["_read"]
+
+
+@pytest.mark.parametrize(("workers", "tasks"), [(1, 4), (3, 6)])
+def test_a_question_of_many_rows_has_few_tasks_and_some_for_each_worker(workers, tasks, folder, monkeypatch):
+    monkeypatch.setattr(planned, "_TASK_ROWS", 1)
+    monkeypatch.setattr(planned, "_TASKS", 4)
+    monkeypatch.setattr(planned, "_TASKS_A_WORKER", 2)
+    monkeypatch.setattr(Here, "workers", workers)
+    asked = []
+    really = Here.submit
+    monkeypatch.setattr(Here, "submit", lambda self, *of: asked.append(len(of[1])) or really(self, *of))
+    found, _ = planned_here(folder, {"by": ["layer"]})
+    assert asked[0] == tasks
+    same(found, in_memory(rows_of_a_run()).groups(MomentQuery.of_request(stat="grad", by=["layer"])))
 
 
 def test_rows_of_a_recording_that_grows_are_read_from_its_tail_too(tmp_path):
@@ -292,10 +303,10 @@ def process(*arguments):
 
 
 @contextmanager
-def scheduler(ended=None):
+def scheduler(ended=None, port="0"):
     """Start a scheduler without workers, and yield its address."""
     code = "from distributed.cli.dask_scheduler import main; main()"
-    with process("-c", code, "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show") as started:
+    with process("-c", code, "--host", "127.0.0.1", "--port", port, "--no-dashboard", "--no-show") as started:
         line = next(line for line in started.stderr if "Scheduler at:" in line)
         if ended is not None:
             ended.append(started.kill)
@@ -350,6 +361,35 @@ def test_a_question_ends_with_what_to_do_when_the_scheduler_goes_or_somebody_giv
         assert refused.value.code == "disconnected"
         with pytest.raises(ClientError, match="open the run without engine"):
             run.moments(by="layer")
+
+
+def unless_gone(run):
+    """Return statistics, or None while there is no scheduler."""
+    try:
+        return run.moments(by="layer")
+    except ClientError as error:
+        if error.code != "disconnected":
+            raise
+        return None
+
+
+def test_a_scheduler_that_is_there_again_answers_again(folder, monkeypatch):
+    monkeypatch.setattr(dask_engine, "_CONNECT_SECONDS", 1)
+    kill = []
+    with scheduler(kill) as address, ExitStack() as left:
+        run = left.enter_context(open_run(folder, engine=address))
+        kill[0]()
+        with pytest.raises(ClientError, match=r"is gone|No Dask scheduler"):
+            run.moments(by="layer")
+        left.enter_context(scheduler(port=address.rpartition(":")[2]))
+        code = "from distributed.cli.dask_worker import main; main()"
+        left.enter_context(
+            process("-c", code, address, "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
+        )
+        while (found := unless_gone(run)) is None:
+            pass
+        with open_run(folder) as here:
+            pd.testing.assert_frame_equal(found, here.moments(by="layer"), rtol=1e-12)
 
 
 def test_what_is_no_engine_is_refused_in_words(folder, monkeypatch):

@@ -7,6 +7,7 @@ import struct
 import time
 import zipfile
 from collections import OrderedDict
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -341,8 +342,12 @@ def test_narrow_and_whole_numbers_are_read_as_torch_reads_them(tmp_path: Path, d
     narrow = (ARRAY.abs() * 20 + 1).to(dtype)
     expected = torch.nn.functional.normalize(narrow.float(), dim=-1).unsqueeze(1)
     torch.save(narrow, tmp_path / "a.pt")
-    save_file({"a": narrow}, tmp_path / "a.safetensors")
-    for name in ("a.pt", "a.safetensors"):
+    names = ["a.pt"]
+    # Up to 0.5 its own writer knows no unsigned numbers but bytes.
+    with suppress(KeyError):
+        save_file({"a": narrow}, tmp_path / "a.safetensors")
+        names.append("a.safetensors")
+    for name in names:
         torch.testing.assert_close(load_vectors(name, [tmp_path], layers=4, features=[8]), expected)
 
 

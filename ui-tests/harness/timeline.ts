@@ -44,7 +44,7 @@ export function syntheticTimeline({ window, find = '', sums }: TimelineRequest):
         slower: 0.5,
         priceMs: 21,
         sentence:
-          'Steps 3 to 8: rank 5 computes 50.0% (± 0.4%) slower than its like. Without that a step is 21 ms (± 0.5) shorter.'
+          'Steps 3 to 8: rank 5 computes 50.0 % (± 0.4 %) slower than its like. Without that a step is 21 ms (± 0.5) shorter.'
       }
     ],
     priceMs: NaN,

@@ -82,7 +82,7 @@ test('a trace of another tool is opened by the panel, and the rank that makes th
   const tab = page.locator('.jp-MegalensViewTab:visible');
   await expect(drawn(tab)).toBeVisible({ timeout: 30_000 });
   await expect(tab.locator('.jp-MegalensView-title').first()).toHaveText('One thing costs time');
-  await expect(tab).toContainText(/rank 2 computes 42\.\d% .* slower than its like/);
+  await expect(tab).toContainText(/rank 2 computes 42\.\d % .* slower than its like/);
   await tab.getByRole('button', { name: 'Critical path' }).click();
   await shots(page, 'lab-timeline');
   await tab.getByLabel('Find').fill('reduce');

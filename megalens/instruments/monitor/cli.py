@@ -7,9 +7,10 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ...protocol import MegalensError, is_whole, shown_text
@@ -176,7 +177,14 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         ),
         epilog=_EXIT_CODES,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="the run folder, or a folder of raw moments")
+    parser.add_argument(
+        "run_folder", metavar="RUN", nargs="+", help="the run folder, or a folder of raw moments; several"
+    )
+    parser.add_argument(
+        "--engine",
+        metavar="ADDRESS",
+        help="a Dask scheduler such as tcp://host:8786: its workers judge runs side by side",
+    )
     parser.add_argument(
         "--rules",
         metavar="FILE",
@@ -200,14 +208,19 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _check(arguments: argparse.Namespace) -> int:
     if arguments.upgrade:
-        return _upgrade(arguments.run_folder)
+        for folder in arguments.run_folder:
+            _upgrade(folder)
+        return 0
+    if len(arguments.run_folder) > 1 or arguments.engine is not None:
+        return _check_several(arguments)
     # The reader of runs takes a moment to import.
     from ...runs import open_run
     from .recorded import judge_run
 
     try:
         settings = None if arguments.rules is None else _settings(arguments.rules)
-        with open_run(arguments.run_folder) as run:
+        (folder,) = arguments.run_folder
+        with open_run(folder) as run:
             steps = serious = followed = 0
             for _, alarms in judge_run(run, settings, _Progress()):
                 steps += 1
@@ -216,13 +229,47 @@ def _check(arguments: argparse.Namespace) -> int:
                     followed += alarm.follows
                     _print_alarm(alarm, arguments.json)
         if not steps:
-            raise MegalensError(f"{arguments.run_folder} holds no statistics to judge.")
+            raise MegalensError(f"{folder} holds no statistics to judge.")
     except OSError as error:
         raise MegalensError(str(error)) from error
-    summary = {"steps": steps, "alarms": serious, "followed": followed}
-    more = f", and {followed} that followed" if followed else ""
-    print(json.dumps(summary) if arguments.json else f"{steps} steps, {serious} alarms{more}.")
+    _print_summary(steps, serious, followed, arguments.json)
     return 1 if serious else 0
+
+
+def _check_several(arguments: argparse.Namespace) -> int:
+    """Judge runs, on an engine side by side; those that cannot be read are named at the end."""
+    from ...runs.many import ask_each
+    from .recorded import judge_whole
+
+    try:
+        settings = None if arguments.rules is None else _settings(arguments.rules)
+    except OSError as error:
+        raise MegalensError(str(error)) from error
+    code, unread = 0, []
+    for path, judged in ask_each(arguments.run_folder, judge_whole, settings, engine=arguments.engine):
+        if isinstance(judged, MegalensError):
+            unread.append(str(judged))
+            continue
+        run = {"run": path} if arguments.json else {}
+        if not arguments.json:
+            print(shown_text(f"{path}:", 600))
+        for alarm in judged.alarms:
+            _print_alarm(alarm, arguments.json, run)
+        serious = sum(alarm.severity != "note" for alarm in judged.alarms)
+        followed = sum(alarm.follows for alarm in judged.alarms)
+        _print_summary(judged.steps, serious, followed, arguments.json, run)
+        code = code or int(serious > 0)
+    for sentence in unread:
+        print(f"megalens check: {shown_text(sentence, 1000)}", file=sys.stderr)
+    return 2 if unread else code
+
+
+def _print_summary(
+    steps: int, serious: int, followed: int, as_json: bool, run: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    summary = {**run, "steps": steps, "alarms": serious, "followed": followed}
+    more = f", and {followed} that followed" if followed else ""
+    print(json.dumps(summary) if as_json else f"{steps} steps, {serious} alarms{more}.")
 
 
 def _upgrade(folder: str) -> int:
@@ -247,9 +294,9 @@ def _settings(path: str) -> Any:
         raise MegalensError(f"{path} must be a JSON file of rule settings: {str(error)[:200]}") from error
 
 
-def _print_alarm(alarm: Any, as_json: bool) -> None:
+def _print_alarm(alarm: Any, as_json: bool, run: Mapping[str, str] = MappingProxyType({})) -> None:
     if as_json:
-        row = {
+        row = dict(run) | {
             k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(alarm).items()
         }
         print(json.dumps(row))

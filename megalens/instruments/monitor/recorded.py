@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypedDict
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
 
 from ...protocol import MOMENT_COLUMNS, Readings, StepReadings
-from ...runs import Run
+from ...runs import ClientError, Run
+from ...runs.many import Paths, ask_all
 from ...runs.query import StepChoice
 from .rule import Alarm, first_serious, reached
 from .settings import WatchSettings, installed_rules
@@ -170,6 +172,33 @@ def judge_run(
     watch = Watch(WatchSettings.of(settings, tuple(own)), own, clock=lambda: 0.0)
     for step in recorded_steps(run, progress):
         yield step.step, watch.judge(step)
+
+
+class Judged(NamedTuple):
+    """How many steps of a run were judged, and the alarms in them."""
+
+    steps: int
+    alarms: tuple[Alarm, ...]
+
+
+def judge_whole(run: Run, settings: Any = None) -> Judged:
+    """Judge all of a recorded run, as :func:`judge_run`; raises ``ClientError`` without statistics."""
+    steps = [alarms for _, alarms in judge_run(run, settings)]
+    if not steps:
+        raise ClientError("This run holds no statistics to judge.")
+    return Judged(len(steps), tuple(alarm for alarms in steps for alarm in alarms))
+
+
+def judge_runs(
+    paths: Paths, settings: Any = None, *, engine: Any = None, progress: Progress | None = None
+) -> dict[str, Judged]:
+    """Judge each of many recorded runs; parameters, order and errors are those of ``megalens.ask_all``.
+
+    On an engine a run is a task: rules remember earlier steps, so that steps of one run follow each other.
+    """
+    own = installed_rules()
+    WatchSettings.of(settings, tuple(own))
+    return ask_all(paths, partial(judge_whole, settings=settings), engine=engine, progress=progress)
 
 
 class AlarmCounts(TypedDict):

@@ -143,6 +143,10 @@ def says(words: str, *_: float) -> str:
     return words
 
 
+def percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
 def about_all(rows: NDArray[np.intp], statistic: str, value: float, expected: float, words: str) -> Finding:
     """Return a finding that is of all rows together, in the place of the first."""
     return Finding(rows[:1], statistic, value, expected, partial(says, words))

@@ -3,15 +3,15 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .analysis import analyse
+    from .analysis import analyse, judge_runs
 
-__all__ = ["analyse"]
+__all__ = ["analyse", "judge_runs"]
 
 
 def __getattr__(name: str) -> Any:
     # The command line is read before numpy is needed.
-    if name == "analyse":
-        from .analysis import analyse
+    if name in __all__:
+        from . import analysis
 
-        return analyse
+        return getattr(analysis, name)
     raise AttributeError(name)

@@ -9,13 +9,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, overload
 
 import numpy as np
 import pyarrow as pa
 
 from ...protocol.messages_generated import Layout, Origin
+from ...runs.many import Paths, RunProgress, ask_all
 from .clocks import Clocks, clocks
 from .culprits import Verdict
 from .dependencies import Dependencies, dependencies, with_messages
@@ -363,6 +364,28 @@ def analyse(run: Any) -> Analysis:
         return Analysis(Spans.of(table))
     stuck = stuck_sentences(run.table("alarms").select(["rule", "sentence"]).to_pylist())
     return Analysis(Spans.of(table), world=world_of(run.layout, run.origin), stuck=stuck)
+
+
+def verdict_of(run: Any, first: int | None = None, last: int | None = None) -> Verdict:
+    """Return the verdict on a run, as :meth:`Analysis.verdict`."""
+    return analyse(run).verdict(first, last)
+
+
+def judge_runs(
+    paths: Paths,
+    first: int | None = None,
+    last: int | None = None,
+    *,
+    engine: Any = None,
+    progress: RunProgress | None = None,
+) -> dict[str, Verdict]:
+    """Judge the timelines of many runs; parameters, order and errors are those of ``megalens.ask_all``.
+
+    On an engine a run is a task: the clocks of all its ranks are found together, which takes most of the
+    time.
+    """
+    ask = partial(verdict_of, first=first, last=last)
+    return ask_all(paths, ask, engine=engine, progress=progress)
 
 
 def world_of(layout: Layout | None, origin: Origin | None) -> int:

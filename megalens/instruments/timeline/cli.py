@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...protocol import shown_text
+from ...protocol import MegalensError, shown_text
 
 if TYPE_CHECKING:
     from ...runs import Run
@@ -34,7 +34,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
             "cannot be read or has no spans."
         ),
     )
-    parser.add_argument("folder", metavar="RUN", help="the folder of a recorded run")
+    parser.add_argument("folder", metavar="RUN", nargs="+", help="the folder of a recorded run; several")
+    parser.add_argument(
+        "--engine",
+        metavar="ADDRESS",
+        help="a Dask scheduler such as tcp://host:8786: its workers judge runs side by side",
+    )
     parser.add_argument("--first", type=int, metavar="STEP", help="the first step that is judged")
     parser.add_argument("--last", type=int, metavar="STEP", help="the last step that is judged")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -84,12 +89,37 @@ def _tell(sentence: str) -> None:
 def _verdict(arguments: argparse.Namespace) -> int:
     from .analysis import analyse
 
+    if len(arguments.folder) > 1 or arguments.engine is not None:
+        return _several_verdicts(arguments)
+    (arguments.folder,) = arguments.folder
     if arguments.method == "megascan":
         return _megascan(arguments)
     with _opened(arguments.folder) as run:
         verdict = analyse(run).verdict(arguments.first, arguments.last)
     print(json.dumps(verdict.to_message(), indent=2) if arguments.json else shown_text(str(verdict), 20_000))
     return 0 if verdict.healthy else 1
+
+
+def _several_verdicts(arguments: argparse.Namespace) -> int:
+    from ...runs.many import ask_each
+    from .analysis import verdict_of
+
+    if arguments.method == "megascan":
+        raise MegalensError("MegaScan's heuristics judge one run at a time, without --engine.")
+    code, unread = 0, []
+    span = (arguments.first, arguments.last)
+    for path, verdict in ask_each(arguments.folder, verdict_of, *span, engine=arguments.engine):
+        if isinstance(verdict, MegalensError):
+            unread.append(str(verdict))
+            continue
+        code = code or int(not verdict.healthy)
+        if arguments.json:
+            print(json.dumps({"run": path, **verdict.to_message()}))
+        else:
+            print(shown_text(f"{path}:\n{verdict}", 20_000))
+    for sentence in unread:
+        _tell(sentence)
+    return 2 if unread else code
 
 
 def _megascan(arguments: argparse.Namespace) -> int:

@@ -102,9 +102,9 @@ class Culprit:
     def _by(self) -> str:
         sizes = sorted(each.slower for each in self.parts)
         if sizes and sizes[-1] > _ALIKE * sizes[0]:
-            return f"{sizes[0]:.1%} to {sizes[-1]:.1%}"
+            return f"{percent(sizes[0])} to {percent(sizes[-1])}"
         error = interval_text((self.high - self.low) / 2)
-        return f"{self.slower:.1%}" + (f" (± {error})" if error else "")
+        return percent(self.slower) + (f" (± {error})" if error else "")
 
     def _says(self) -> str:
         ranks = ranks_text(self.ranks)
@@ -123,7 +123,7 @@ class Culprit:
             "data": f"{who} wait{several} for data for {by} of {whose} {self.share_of}",
             "checkpoint": f"{who} save{several} for {by} of {whose} {self.share_of}, and others do not",
             "stage": f"the stage of {who} computes {by} more than the others",
-            "step": f"the step takes {self.slower:.0%} longer; {self._cause(who, one)}",
+            "step": f"the step takes {percent(self.slower, '.0f')} longer; {self._cause(who, one)}",
             "stall": self._cause(who, one),
         }[self.kind]
 
@@ -170,7 +170,7 @@ class Culprit:
             "host": f"what no span explains takes {total} longer than in other steps, {by} of computing",
             "data": f"waiting for data takes {total} a step, {by} of {self.share_of}",
             "checkpoint": f"saving takes {total} a step, {by} of {self.share_of}",
-            "step": f"{takes} {self.slower:.0%} longer than the steps around it{tail}",
+            "step": f"{takes} {percent(self.slower, '.0f')} longer than the steps around it{tail}",
         }[self.kind]
 
     def _ns(self, ns: float) -> str:
@@ -285,7 +285,7 @@ class Verdict:
             return f"Nobody waits for it: {nothing}"
         if each.price_low <= 0:
             return f"What it costs is within the noise of steps: {each}"
-        return f"It costs less than 1% of a step: {each}"
+        return f"It costs less than 1 % of a step: {each}"
 
     def to_message(self) -> dict[str, Any]:
         return {
@@ -324,7 +324,11 @@ def price_text(price: float, low: float, high: float) -> str:
     return f"{text} (± {error})" if error not in ("", "0") else text
 
 
+def percent(share: float, form: str = ".1f") -> str:
+    return f"{100 * share:{form}} %"
+
+
 def interval_text(error: float) -> str:
     """Return half an interval of a share in per cent; empty where there is none."""
     text = significant(100 * error, 1 if error < 0.001 else 2) if error > 0 else "0"
-    return "" if text == "0" else f"{text}%"
+    return "" if text == "0" else f"{text} %"

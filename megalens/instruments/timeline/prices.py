@@ -13,7 +13,7 @@ from math import sqrt
 import numpy as np
 
 from ...protocol import is_whole
-from .culprits import Culprit, Verdict, interval_text, significant
+from .culprits import Culprit, Verdict, interval_text, percent, significant
 from .replay import StepChanges, StepReplay
 from .spans import COMPUTING, Floats, Spans, Work
 
@@ -142,7 +142,7 @@ class WhatIf:
     def __str__(self) -> str:
         """Return it as a sentence: ``812 → 655 ms (-19 % ± 1)``."""
         error = interval_text((self.saved_high - self.saved_low) / 2 / self.before_ns)
-        share = f"{-self.saved_ns / self.before_ns:+.1%}{f' ± {error}' if error else ''}"
+        share = percent(-self.saved_ns / self.before_ns, "+.1f") + (f" ± {error}" if error else "")
         times = [significant(each / 1e6, 4) for each in (self.before_ns, self.after_ns)]
         return f"{times[0]} → {times[1]} ms ({share})"
 

@@ -107,7 +107,7 @@ class SlowRanks:
                 "stat": "span", "name": "compute", "statistic": "ms",
                 "value": float(np.median(self._own[:, rank])) / 1e6,
                 "expected": float(np.median(self._like[:, rank])) / 1e6,
-                "sentence": f"Rank {rank} is {level:.0%} slower than the other ranks{where} "
+                "sentence": f"Rank {rank} is {100 * level:.0f} % slower than the other ranks{where} "
                 f"since step {since}.",
                 "place": 0, "samples": "", "cause": 0,
             })  # fmt: skip

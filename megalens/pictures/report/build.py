@@ -185,8 +185,7 @@ def build_report(
     ReportError
         Naming the view and the field at fault.
     """
-    if format not in _FORMATS:
-        raise ReportError(f"format must be html, ipynb or md, got {format!r:.50}.", field="format")
+    check_format(format)
     if title is not None and not isinstance(title, str):
         raise ReportError(f"title must be text, got {title!r:.50}.", field="title")
     locale = _locale_of(language)
@@ -210,6 +209,11 @@ def build_report(
         except EngineError as error:
             raise ReportError(error.message, field=error.field) from error
     return text
+
+
+def check_format(format: str) -> None:
+    if format not in _FORMATS:
+        raise ReportError(f"format must be html, ipynb or md, got {format!r:.50}.", field="format")
 
 
 def _locale_of(language: Any) -> str:
@@ -256,6 +260,12 @@ def write_report(
         language=language,
         progress=progress,
     )
+    write_file(target, data)
+    return target
+
+
+def write_file(target: Path, data: bytes) -> None:
+    """Write a report atomically; raises ``ReportError``."""
     temporary: str | None = None
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -271,7 +281,6 @@ def write_report(
             f"Could not write {target.name}: {reason}. Choose a folder that exists and can be written.",
             field="path",
         ) from error
-    return target
 
 
 def _umask() -> int:

@@ -138,6 +138,8 @@ class MomentSource:
 
     def __init__(self, rows: MomentRows, engine: DaskEngine | None = None) -> None:
         self._rows, self._engine = rows, engine
+        self.tasks = (0, 0)
+        """How many tasks of how many the engine has done of the question that is being answered."""
         self._names = NameTable()
         self._lock = threading.RLock()
         self._stop = threading.Event()
@@ -146,6 +148,10 @@ class MomentSource:
     @property
     def version(self) -> str:
         return self._rows.version
+
+    @property
+    def engine(self) -> DaskEngine | None:
+        return self._engine
 
     @property
     def warnings(self) -> list[str]:
@@ -250,9 +256,14 @@ class MomentSource:
     def _chunks(self, wanted: Wanted, keys: CellKeys, stop: threading.Event) -> Iterator[Chunk]:
         if self._engine is None:
             return self._rows.chunks(wanted)
+        from ..dask_engine import QuestionTasks
         from .grouping.planned import planned_chunks
 
-        return planned_chunks(self._engine, self._rows.pieces(), wanted, keys, stop)
+        tasks = QuestionTasks(self._engine, self._tell)
+        return planned_chunks(tasks, self._rows.pieces(), wanted, keys, stop)
+
+    def _tell(self, done: int, of: int) -> None:
+        self.tasks = (done, of)
 
     def interrupt(self) -> None:
         """End the question that is being answered, if any: it raises ``cancelled``. Does not wait."""
@@ -275,6 +286,7 @@ class MomentSource:
         if self._closed:
             raise ClientError("This run was closed. Open it again.", code="closed")
         self._stop.clear()
+        self.tasks = (0, 0)
         try:
             yield
         except MemoryError as error:

@@ -23,7 +23,7 @@ from ..json_requests import MOST_BODY
 from .between import MOST_HEADER, ReaderSettings
 from .memory import Wear, limit_memory, take_small_pages
 from .moment_pool import MomentPool
-from .moments_handlers import MomentGroupsHandler, MomentRowsHandler, MomentsHandler
+from .moments_handlers import MomentGroupsHandler, MomentRowsHandler, MomentsHandler, MomentTasksHandler
 from .read_handler import NoEndpoint
 from .run_summaries import RunSummaries
 from .runs_handlers import (
@@ -45,6 +45,7 @@ _HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (rf"{_RUN}/lines/(tensors|scalars)", LinesHandler),
     (rf"{_RUN}/streams/([^/]+)", StreamHandler),
     (rf"{_RUN}/moments", MomentsHandler),
+    (rf"{_RUN}/moments/tasks", MomentTasksHandler),
     (rf"{_RUN}/moments/rows", MomentRowsHandler),
     (rf"{_RUN}/moments/groups", MomentGroupsHandler),
     (rf"{_RUN}/report", ReportHandler),
@@ -64,7 +65,7 @@ def handlers() -> list[tuple[str, type[Any]]]:
 
 def application(settings: ReaderSettings) -> Application:
     """Return what answers."""
-    runs = ServedRuns()
+    runs = ServedRuns(settings["engine"])
     return Application(
         handlers(),
         default_handler_class=NoEndpoint,

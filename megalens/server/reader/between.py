@@ -13,12 +13,13 @@ MOST_HEADER = 1 << 20
 
 
 class ReaderSettings(TypedDict):
-    """What the process is told when it starts; ``memory`` in bytes."""
+    """What the process is told when it starts; ``memory`` in bytes, ``engine`` an address or nothing."""
 
     token: str
     memory: int
     limit_bytes: int
     limit_rows: int
+    engine: str
 
 
 class TreePlace(TypedDict):

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from ...runs.dask_engine import DaskEngine
 from ...runs.moments import MomentSource, load_libraries
 from ...runs.moments.source import MomentIndex
 from ..errors import ServerError
@@ -49,6 +50,16 @@ class SharedMoments:
         self._watchers = 0
         self._watch: asyncio.Task[None] | None = None
         self._opening = asyncio.ensure_future(self._open(opener))
+
+    @property
+    def engine(self) -> DaskEngine | None:
+        """What answers questions elsewhere, once the first reading is done."""
+        return None if self._source is None else self._source.engine
+
+    @property
+    def tasks(self) -> tuple[int, int]:
+        """How many tasks of how many the engine has done of the question that is being answered."""
+        return (0, 0) if self._source is None else self._source.tasks
 
     @property
     def failed(self) -> bool:
@@ -192,6 +203,11 @@ class MomentPool:
 
     def __len__(self) -> int:
         return len(self._shared)
+
+    def tasks(self, run_id: str) -> tuple[int, int]:
+        """Return :attr:`SharedMoments.tasks` of a run; nothing of one that nobody asked."""
+        shared = self._shared.get(run_id)
+        return (0, 0) if shared is None else shared.tasks
 
     def warm_up(self) -> None:
         """Prepare for the first question, in a worker thread. Later calls do nothing."""

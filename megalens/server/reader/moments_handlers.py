@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ...protocol import MomentGroupsRequest, MomentRowsRequest, check_request
 from ...runs.answers import moment_groups, moment_rows
+from ...runs.dask_engine import DaskEngine
 from ..errors import ServerError
 from .between import STEP_HEADER
 from .memory import give_back_memory
@@ -79,9 +80,15 @@ class MomentsHandler(_Handler):
             if last is not None:
                 # The server notes it for the list of runs.
                 self.set_header(STEP_HEADER, str(last))
-            self.answer(
-                {**shared.index, "version": shared.version, "names_from": known_names, "names": names}
-            )
+            body: dict[str, Any] = {
+                **shared.index,
+                "version": shared.version,
+                "names_from": known_names,
+                "names": names,
+            }
+            if shared.engine is not None:
+                body["read_by"] = await self.in_thread(_where, shared.engine)
+            self.answer(body)
 
         await self.with_source(run_id, wait, answer)
 
@@ -99,6 +106,16 @@ class MomentsHandler(_Handler):
                 "wait",
             )
         return seconds
+
+
+class MomentTasksHandler(ReadHandler):
+    """``runs/{id}/moments/tasks``."""
+
+    async def get(self, run_id: str) -> None:
+        """Answer how far an engine is with the question that is being answered; does not wait for it."""
+        pool: MomentPool = self.settings["moments"]
+        done, of = pool.tasks(run_id)
+        self.answer({"done": done, "of": of})
 
 
 class MomentRowsHandler(_Handler):
@@ -121,12 +138,20 @@ class MomentGroupsHandler(_Handler):
         read = moment_groups(check_request(MomentGroupsRequest, self.json_body()))
 
         async def answer(shared: SharedMoments) -> None:
-            table, groups, steps = await shared.ask(read, self.gone)
+            (table, groups, steps), tasks = await shared.ask(
+                lambda source: (read(source), source.tasks[1]), self.gone
+            )
+            if tasks:
+                self.set_header("X-Megalens-Tasks", str(tasks))
             self.set_header("X-Megalens-Groups", str(groups))
             self.set_header("X-Megalens-Steps", str(steps))
             await self.stream(table)
 
         await self.with_source(run_id, None, answer)
+
+
+def _where(engine: DaskEngine) -> dict[str, Any]:
+    return {"address": engine.address, "workers": engine.workers}
 
 
 class _ChunkSink:

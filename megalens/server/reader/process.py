@@ -91,16 +91,25 @@ class Reader:
         Where it is awaited while it starts and ends.
     log : logger
         Takes a line when it ended by itself.
+    engine : str
+        The address of a Dask scheduler that answers what it can of the questions, or nothing.
     """
 
     def __init__(
-        self, memory: int, limit_bytes: int, limit_rows: int, executor: Executor, log: logging.Logger
+        self,
+        memory: int,
+        limit_bytes: int,
+        limit_rows: int,
+        executor: Executor,
+        log: logging.Logger,
+        engine: str = "",
     ) -> None:
         self._settings: ReaderSettings = {
             "token": secrets.token_urlsafe(32),
             "memory": memory,
             "limit_bytes": limit_bytes,
             "limit_rows": limit_rows,
+            "engine": engine,
         }
         self._executor = executor
         self._log = log

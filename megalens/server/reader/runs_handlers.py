@@ -63,7 +63,8 @@ class LinesHandler(ReadHandler):
     def _read(self, run_id: str, stream: str, body: dict[str, Any]) -> bytes:
         if stream == "tensors":
             trend = check_request(TrendRequest, body)
-            return bytes(tensor_lines(self.runs.rows(run_id), trend, self.cancelled))
+            rows = self.runs.rows(run_id)
+            return bytes(tensor_lines(rows, trend, self.cancelled, self.runs.engine(run_id)))
         scalars = check_request(ScalarsRequest, body)
         return bytes(scalar_lines(self.runs.rows(run_id), scalars, self.cancelled))
 

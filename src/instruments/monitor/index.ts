@@ -14,6 +14,7 @@ export const slice: IInstrumentSlice = {
     }
   ],
   panel: async () => (await import('./panel/alarm-part')).openAlarmPart,
+  sentences: async () => (await import('./views/alarm-sentences')).ALARM_SENTENCES,
   tiles: async () => (await import('./tiles')).TILES,
   report: async () => (await import('./store/alarms')).lookForReport
 };

@@ -6,6 +6,7 @@ import type { ITiles, IFound, INews } from '../../views/overview/tiles';
 import { WordsTile, type ISaid } from '../../views/overview/words-tile';
 import type { IBriefBar } from '../../views/shared/content';
 import { emptyState, snippetState, type IState } from '../../views/shared/states';
+import { loadSentences, said } from '../../views/shared/said';
 import type { Translate } from '../../views/shared/translate';
 import type { IViewEnvironment } from '../../views/shared/view-model';
 import { SNIPPET, TIMELINE, type ITimelineAnswer, type IPiece } from './client/timeline-api';
@@ -242,7 +243,7 @@ function lateBar(
 }
 
 async function look(source: IRunSource, t: Translate): Promise<IFound> {
-  const answer = await ask(source);
+  const [answer] = await Promise.all([ask(source), loadSentences()]);
   if (answer === null || answer.isDraft) {
     return { news: [], looked: [] };
   }
@@ -250,7 +251,7 @@ async function look(source: IRunSource, t: Translate): Promise<IFound> {
     step: each.first,
     subject: `${each.kind} ${each.ranks.join()}`,
     tone: 'warning',
-    text: each.sentence,
+    text: said(each.sentence, t),
     opens: {
       view: 'timeline',
       steps: [Math.max(answer.chosen[0], each.first - 1), Math.min(each.last, each.first + 4)]

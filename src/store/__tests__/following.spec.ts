@@ -45,3 +45,49 @@ describe('following statistics', () => {
     jest.useRealTimers();
   });
 });
+
+describe('a question that a cluster answers', () => {
+  const by: readonly [] = [];
+  const request = { stat: 'grad', statistic: 'l2', by } as const;
+  const readBy = { address: 'tcp://10.0.0.1:8786', workers: 4 };
+
+  beforeEach(() => void jest.useFakeTimers());
+  afterEach(() => void jest.useRealTimers());
+
+  function cluster(): IMomentsReader & { asked: number; answer: (error: Error) => void } {
+    let answer: (error: Error) => void = () => undefined;
+    const held = new Promise<never>((_, reject) => (answer = reject));
+    return {
+      asked: 0,
+      answer: error => answer(error),
+      index: () => Promise.resolve({ ...FIRST, readBy }),
+      rows: () => held,
+      groups: () => held,
+      tasks() {
+        this.asked += 1;
+        return Promise.resolve([this.asked, 20]);
+      }
+    };
+  }
+
+  it('tells every second how many tasks are done, and where, until its answer is there', async () => {
+    const api = cluster();
+    const moments = new ServerMoments('r1', api, { name: () => 'r1', grows: false });
+    await moments.index();
+    const told = jest.fn();
+    moments.watchTasks(told);
+    const asked = expect(moments.groups(request)).rejects.toThrow('scheduler');
+    await jest.advanceTimersByTimeAsync(2500);
+    expect(told.mock.calls).toEqual([
+      [1, 20, readBy],
+      [2, 20, readBy]
+    ]);
+    api.answer(new Error('scheduler'));
+    await asked;
+    await jest.advanceTimersByTimeAsync(5000);
+    expect(api.asked).toBe(2);
+    expect(moments.readBy).toBeNull();
+    moments.dispose();
+    expect(jest.getTimerCount()).toBe(0);
+  });
+});

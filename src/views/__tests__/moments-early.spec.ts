@@ -1,5 +1,6 @@
 import { groupMoments } from '../../aggregate';
-import type { IMomentGroups, IMomentIndex } from '../../store/row-moments';
+import type { IReadBy } from '../../client/run-reader';
+import type { IMomentGroups, IMomentIndex, TasksProgress } from '../../store/row-moments';
 import { MemoryMoments } from '../../store/__tests__/memory-moments';
 import { grads, MomentsPage } from './moments-page';
 import type { MomentGroupsRequest } from '../../protocol/requests.generated';
@@ -33,6 +34,15 @@ class ServerRows extends MemoryMoments {
   release(refused: Error | null = null): void {
     this.refused = refused;
     this.letGo?.();
+  }
+
+  /** Its questions are answered by a cluster. */
+  readBy: IReadBy | null = null;
+  told: TasksProgress | null = null;
+
+  watchTasks(told: TasksProgress): () => void {
+    this.told = told;
+    return () => (this.told = null);
   }
 
   /** The next totals are held again. */
@@ -126,5 +136,23 @@ describe('lines of very many rows', () => {
     const offered = (): (string | null)[] =>
       [...page.control<HTMLSelectElement>('by', 'select').options].map(each => each.textContent);
     await until(() => offered().includes('expert'));
+  });
+});
+
+describe('rows that a cluster reads', () => {
+  const where = { address: 'tcp://10.0.0.1:8786', workers: 4 };
+
+  it('are waited for with a sentence on how far it is, and are drawn with where they were read', async () => {
+    page.run.log(...grads(2, 6));
+    rows.readBy = where;
+    const shown = page.show({ kind: 'table' });
+    await until(() => rows.told !== null);
+    rows.told?.(3, 1250, where);
+    expect(page.state()).toContain('Read by 4 workers at tcp://10.0.0.1:8786. 3 of 1 250 tasks are done…');
+    expect(page.button('Cancel')).toBeDefined();
+    rows.release();
+    await shown;
+    expect(page.caption()).toContain('Read by 4 workers at tcp://10.0.0.1:8786.');
+    expect(rows.told).toBeNull();
   });
 });

@@ -4,6 +4,7 @@ import type { IRunEvent } from '../../store/run-events';
 import type { IRunSource } from '../../store/source';
 import type { IContent } from './content';
 import type { IStepAxis } from './links';
+import { loadSentences, said } from './said';
 import type { Translate } from './translate';
 
 /** Most marks of a strip: more are drawn together with their neighbours of the same kind. */
@@ -43,13 +44,15 @@ function kindWords(kind: string, t: Translate): string {
 /** What happened to a run, by first step. */
 export async function eventsOf(source: IRunSource): Promise<readonly IRunEvent[]> {
   // A picture without marks is better than none.
-  return (await source.events?.().catch(() => [])) ?? [];
+  const [events] = await Promise.all([source.events?.().catch(() => []), loadSentences()]);
+  return events ?? [];
 }
 
 /** Say an event with its steps: `step 40: Tile(96) → Tile(48), by ada`. */
-export function eventWords({ first, last, text: title }: IRunEvent, t: Translate): string {
-  // What others named may have %1 in it, which stands for nothing.
-  const text = title.includes('%') ? title : t(title);
+export function eventWords({ first, kind, last, text: title }: IRunEvent, t: Translate): string {
+  // An alarm is named before its sentence.
+  const at = kind === 'alarm' ? title.indexOf(': ') + 2 : 0;
+  const text = title.slice(0, at) + said(title.slice(at), t);
   const [from, to] = [formatInteger(first), formatInteger(last)];
   return first === last
     ? t('step %1: %2', from, text)

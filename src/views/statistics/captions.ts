@@ -1,5 +1,6 @@
 import { formatInteger, formatNumber } from '../../charts';
 import { CLIPPED, SCALED, type IMomentGroups, type IMomentIndex } from '../../store/row-moments';
+import type { IReadBy } from '../../client/run-reader';
 import type { Translate } from '../shared/translate';
 import { nearestIndex } from '../shared/scale';
 import { spans } from './line';
@@ -77,6 +78,12 @@ export function trustWords(groups: IMomentGroups, options: MomentOptions, t: Tra
   }
   return lines;
 }
+
+/** Say which machines read. */
+export const readByWords = ({ address, workers }: IReadBy, t: Translate): string =>
+  workers === 1
+    ? t('Read by 1 worker at %1.', address)
+    : t('Read by %1 workers at %2.', formatInteger(workers), address);
 
 /** Say what is unusual about a run's files, and what the options do that is not literal. */
 export function optionWords(options: MomentOptions, index: IMomentIndex | null, t: Translate): string[] {

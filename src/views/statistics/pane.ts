@@ -18,6 +18,8 @@ import {
   nothingMatches,
   wrongFilter
 } from './moment-states';
+import type { IReadBy } from '../../client/run-reader';
+import { readByWords } from './captions';
 import { missingWords } from '../shared/lines/compare';
 import type { OtherRuns } from '../shared/lines/other-runs';
 import { clockOf, unknownClock, type RunClock, StepAxis } from '../shared/lines/step-axis';
@@ -112,6 +114,7 @@ export abstract class MomentPane extends ViewModel<StatisticsOptions> {
         : this.index;
     this._isStale = false;
     this.index = index;
+    const unwatch = moments.watchTasks?.((done, of, where) => this._working(done, of, where));
     const wanted = this.options.ratio === 'grad_to_param' ? 'grad' : this.options.stat;
     if (index.stats.every(each => each.rows === 0)) {
       return { state: emptyMoments(this.source, index, this.options, this.actions, this.t) };
@@ -135,7 +138,7 @@ export abstract class MomentPane extends ViewModel<StatisticsOptions> {
           stale || other?.version === '' ? other?.index(signal) : null
         )
       );
-      const loaded = await this.fill(reader, signal);
+      const loaded = this._withPlace(await this.fill(reader, signal), moments.readBy);
       if (early) {
         this.env.follow(reader.groups(this.everything, signal));
       }
@@ -147,6 +150,8 @@ export abstract class MomentPane extends ViewModel<StatisticsOptions> {
         throw reason;
       }
       return { state };
+    } finally {
+      unwatch?.();
     }
   }
 
@@ -288,6 +293,20 @@ export abstract class MomentPane extends ViewModel<StatisticsOptions> {
     this.env.waits(
       this.t('Reading the files of %1: %2 of %3…', this.source.name, formatBytes(done), formatBytes(total))
     );
+  }
+
+  /** Say where it was read, if elsewhere than by the server. */
+  private _withPlace(loaded: Loaded, where: IReadBy | null | undefined): Loaded {
+    if (!where || !('content' in loaded)) {
+      return loaded;
+    }
+    const { content } = loaded;
+    return { content: { ...content, caption: [...content.caption, readByWords(where, this.t)] } };
+  }
+
+  private _working(done: number, of: number, where: IReadBy): void {
+    const tasks = this.t('%1 of %2 tasks are done', formatInteger(done), formatInteger(of));
+    this.env.waits(`${readByWords(where, this.t)} ${tasks}…`);
   }
 
   private readonly _stepShown = new StepShown(this.env);

@@ -39,7 +39,7 @@ def test_a_share_above_the_limit_in_four_measured_steps_is_an_alarm(stat, rule, 
     assert found(alarms) == [(12, rule, stat, name, 0)]
     assert alarms[0].value == pytest.approx(above)
     assert alarms[0].expected == below
-    assert f"{above:.1%}" in alarms[0].sentence
+    assert f"{100 * above:.1f} %" in alarms[0].sentence
     assert name.rpartition(":")[2] in alarms[0].sentence
 
 

@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dask_cluster import cluster  # noqa: F401
 from judging import row
 from recorded_run import write_run
 
 import megalens
 from megalens.__main__ import main
-from megalens.instruments.monitor.recorded import count_alarms, judge_run, recorded_steps
+from megalens.instruments.monitor.recorded import count_alarms, judge_run, judge_runs, recorded_steps
 from megalens.protocol import MOMENT_COLUMNS, ProtocolError, stream_schema
 
 NAMES = tuple(f"layers.{at}.fc1.weight" for at in range(6))
@@ -163,3 +164,34 @@ def test_raw_moments_of_another_logger_are_judged_too(tmp_path):
 
     with megalens.open(write_tree(tmp_path)) as run:
         assert count_alarms(run)["steps"] == 10
+
+
+def test_several_runs_are_judged_each_and_those_that_cannot_be_are_named_at_the_end(
+    healthy, broken, tmp_path, capsys
+):
+    assert main(["check", str(healthy), str(broken), "--json"]) == 1
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == {"run": str(healthy), "steps": STEPS, "alarms": 0, "followed": 0}
+    with megalens.open(broken) as run:
+        alarms = [alarm for _, found in judge_run(run) for alarm in found]
+    assert [row["sentence"] for row in rows[1:-1]] == [alarm.sentence for alarm in alarms]
+    assert {row["run"] for row in rows[1:]} == {str(broken)}
+    empty = write_run(tmp_path / "empty", steps=3, layers=2, nonfinite_at=None)
+    assert main(["check", str(empty), str(healthy)]) == 2
+    said = capsys.readouterr()
+    assert said.out == f"{healthy}:\n{STEPS} steps, 0 alarms.\n"
+    assert f"{empty}: This run holds no statistics to judge." in said.err
+
+
+@pytest.mark.slow
+def test_runs_are_judged_on_a_cluster_as_here(healthy, broken, cluster, capsys):  # noqa: F811
+    names = [healthy, broken]
+    settings = {"rules": {"jump": {"threshold": 20}}}
+    assert judge_runs(names, settings, engine=cluster) == judge_runs(names, settings)
+    with pytest.raises(ProtocolError, match="There is no rule 'jmp'"):
+        judge_runs(names, {"rules": {"jmp": {}}}, engine=cluster)
+    assert main(["check", str(healthy), str(broken), "--json"]) == 1
+    here = capsys.readouterr().out
+    address = cluster.scheduler.address
+    assert main(["check", str(healthy), str(broken), "--json", "--engine", address]) == 1
+    assert capsys.readouterr().out == here

@@ -127,7 +127,7 @@ def test_memory_near_its_limit_is_told_with_what_has_the_limit() -> None:
         ]
         (alarm,) = judged(steps)
         assert (alarm.step, alarm.rule, alarm.rank, alarm.value) == (4, "memory_limit", 0, 96e9)
-        assert alarm.sentence == f"96 GB were in use, 96% of the 100 GB of {words}."
+        assert alarm.sentence == f"96 GB were in use, 96 % of the 100 GB of {words}."
     # Where the limit is not known nothing is near it.
     assert alarms_of([10e9] * 3, peak=99e9, limit=0) == []
 

@@ -131,7 +131,7 @@ def test_one_observation_has_no_interval_and_numbers_have_no_exponent():
     once = Culprit("step", (0,), 9, 9, 1.5, float("nan"), float("nan"), 1.0, 1.04e9)
     assert (
         str(once)
-        == "Step 9: the step takes 150% longer; rank 0 makes it so. Without that a step is 1.04 s shorter."
+        == "Step 9: the step takes 150 % longer; rank 0 makes it so. Without that a step is 1.04 s shorter."
     )
     assert "±" not in str(WhatIf(2e9, 1e9, 1e9, float("nan"), float("nan")))
     analysis = analyse(simulate(BUCKETS)[0])

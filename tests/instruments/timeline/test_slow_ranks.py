@@ -32,7 +32,7 @@ def test_a_rank_that_becomes_slow_is_said_once_with_how_much_and_since_when():
     (alarm,) = run(200, factor=slow, noise=0.002)
     assert (alarm["rule"], alarm["rank"]) == ("slow_rank", 2)
     assert 135 <= alarm["step"] <= 150
-    assert alarm["sentence"] == "Rank 2 is 34% slower than the other ranks since step 120."
+    assert alarm["sentence"] == "Rank 2 is 34 % slower than the other ranks since step 120."
     assert alarm["value"] == pytest.approx(134, rel=0.02)
     assert alarm["expected"] == pytest.approx(100, rel=0.02)
 

@@ -9,10 +9,13 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dask_cluster import cluster  # noqa: F401
 from recorded_run import write_run
 
 from megalens.__main__ import main
+from megalens.instruments.timeline.analysis import judge_runs
 from megalens.protocol import stream_schema
+from megalens.runs import ClientError
 from tests.kit.simulated_jobs import Fault, Job, simulate
 
 JOB = Job(1, 2, 2, micro_batches=2, steps=12, seed=21, faults=(Fault("device", (2,), 1.4, 1, 12),))
@@ -102,3 +105,25 @@ def test_a_run_is_exported_for_perfetto_with_its_alarms_where_their_steps_ended(
         == 2
     )
     assert "has no spans" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_several_runs_are_judged_on_a_cluster_as_here(recorded, tmp_path, cluster, capsys):  # noqa: F811
+    one, _ = recorded
+    names = [one, tmp_path / "two"]
+    shutil.copytree(*names)
+    here = judge_runs(names)
+    assert [verdict.to_message() for verdict in here.values()] == [
+        verdict.to_message() for verdict in judge_runs(names, engine=cluster).values()
+    ]
+    assert list(here) == [str(name) for name in names]
+    write_run(tmp_path / "bare", steps=1, layers=1)
+    with pytest.raises(ClientError, match="bare: The run has no spans"):
+        judge_runs([*names, tmp_path / "bare"], engine=cluster)
+    address = ("--engine", cluster.scheduler.address)
+    assert main(["timeline", "verdict", *map(str, names), str(tmp_path / "bare"), "--json", *address]) == 2
+    said = capsys.readouterr()
+    assert [json.loads(line)["run"] for line in said.out.splitlines()] == [str(name) for name in names]
+    assert "bare: The run has no spans" in said.err
+    assert main(["timeline", "verdict", str(one), "--method", "megascan", *address]) == 2
+    assert "one run at a time" in capsys.readouterr().err

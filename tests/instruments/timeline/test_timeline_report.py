@@ -32,7 +32,7 @@ def test_lanes_and_the_map_are_drawn_and_live(run, tmp_path):
     views = [{"view": "timeline", "path": True}, {"view": "timeline", "kind": "map"}]
     page = write_report(run, tmp_path / "report.html", views, "Who is slow")
     text = page.read_text(encoding="utf-8")
-    assert len(re.findall(r"rank 5 computes (3\d|4\d)\.\d% \(± [\d.]+%\) slower than its like", text)) >= 2
+    assert len(re.findall(r"rank 5 computes (3\d|4\d)\.\d % \(± [\d.]+ %\) slower than its like", text)) >= 2
     assert page.stat().st_size < 2_000_000
     found = probe(page)
     assert (found["requests"], found["messages"], found["live"]) == ([], [], 2)

@@ -78,7 +78,7 @@ def test_the_rank_that_waits_for_its_batches_is_named_and_nobody_is_blamed_for_w
     # 22 of 60 ms.
     assert (found.kind, found.ranks) == ("data", (2,))
     assert math.isclose(found.slower, 22 / 60, rel_tol=1e-6)
-    assert "rank 2 waits for data for 36.7%" in str(found)
+    assert "rank 2 waits for data for 36.7 %" in str(found)
     assert str(found).endswith("of its steps.")
 
 

@@ -240,7 +240,7 @@ def test_what_costs_little_is_not_said_to_cost_nothing():
     rows, _ = simulate(replace(EIGHT, faults=(Fault("host", (0,), 1.05, 1, 30),)))
     verdict = analyse(rows).verdict()
     each = (*verdict.culprits, *verdict.hidden)[0]
-    sizes = {0.0: "Nobody waits for it", 0.004: "It costs less than 1% of a step", 0.003: "within the noise"}
+    sizes = {0.0: "Nobody waits for it", 0.004: "It costs less than 1 % of a step", 0.003: "within the noise"}
     for share, said in sizes.items():
         price = share * verdict.step_ns
         low = price / 2 if share == 0.004 else -price

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....protocol.kinds import number
-from ..rule import Finding, Rule
+from ..rule import Finding, Rule, percent
 from ..table import StepTable
 
 Flags = NDArray[np.bool_]
@@ -94,4 +94,5 @@ def _lasting(
 
 
 def _says(words: str, form: str, steps: float, value: float, limit: float) -> str:
-    return f"{value:.1%} of the values {words} {form}, for {steps:.0f} measured steps; {limit:.0%} may."
+    share = f"{percent(value, 1)} of the values {words} {form}"
+    return f"{share}, for {steps:.0f} measured steps; {percent(limit)} may."

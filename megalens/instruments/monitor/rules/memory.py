@@ -12,7 +12,7 @@ import numpy as np
 
 from ....protocol import MEMORY, MEMORY_LIMIT, MEMORY_NOW, MEMORY_PEAK
 from ....protocol.kinds import number
-from ..rule import Finding, Rule, says
+from ..rule import Finding, Rule, percent, says
 from ..table import StepTable
 
 
@@ -93,7 +93,7 @@ class MemoryLimit(Rule):
             limit, of = _limit(now, row)
             peak = float(now.rows[row, 1])
             if limit > 0 and peak > self.share * limit:
-                words = f"{_words(peak)} were in use, {peak / limit:.0%} of the {_words(limit)} of {of}."
+                words = f"{_words(peak)} were in use, {percent(peak / limit)} of the {_words(limit)} of {of}."
                 yield Finding(np.array([row]), "peak", peak, limit, partial(says, words))
 
 

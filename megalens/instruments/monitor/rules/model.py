@@ -10,7 +10,7 @@ import numpy as np
 
 from ....protocol.kinds import number
 from ..levels import median_of
-from ..rule import Finding, Rule, about_all
+from ..rule import Finding, Rule, about_all, percent
 from ..table import ALL, StepTable, rms_of
 
 
@@ -142,7 +142,7 @@ class RouterImbalance(Rule):
                 share[found],
                 1 / experts[groups][found],
                 lambda value, fair: (
-                    f"This expert gets {value:.0%} of the tokens; an even share is {fair:.0%}."
+                    f"This expert gets {percent(value)} of the tokens; an even share is {percent(fair)}."
                 ),
             )
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ....protocol import RANK_SCALAR
 from ....protocol.kinds import number
-from ..rule import Finding, Rule
+from ..rule import Finding, Rule, percent
 from ..table import StepTable
 
 _EXACT = ("param", "param_origin", "grad", "exp_avg", "exp_avg_sq")
@@ -303,7 +303,7 @@ class Missing(Rule):
                     count / len(of),
                     earlier[-1] / len(of),
                     lambda value, expected: (
-                        f"Only {value / expected:.0%} of the usual values came: a micro-batch or a part of "
-                        "the batch is missing."
+                        f"Only {percent(value / expected)} of the usual values came: a micro-batch or a part "
+                        "of the batch is missing."
                     ),
                 )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....protocol import LAST_STEP
-from ...dask_engine import DaskEngine
+from ...dask_engine import QuestionTasks
 from ..rows.pieces import (
     Chunk,
     Listed,
@@ -31,7 +31,10 @@ from ..rows.pieces import (
 )
 from .cells import CellKeys, Cells, merge_cells
 
-_TASK_ROWS, _FAN_IN = 400_000, 8
+# What a task reads at least and at most, and how many tasks there are between these bounds: each costs client
+# and scheduler some ms, and the last ones leave workers idle.
+_TASK_ROWS, _MOST_TASK_ROWS, _TASKS, _TASKS_A_WORKER = 400_000, 1_600_000, 48, 4
+_FAN_IN = 8
 # Fewer cost more to send than they take here.
 _LEAST_TASKS = 4
 
@@ -65,20 +68,24 @@ class _MergedPiece(Piece):
 
 
 def planned_chunks(
-    engine: DaskEngine, pieces: Sequence[Piece], wanted: Wanted, keys: CellKeys, stop: threading.Event
+    tasks: QuestionTasks, pieces: Sequence[Piece], wanted: Wanted, keys: CellKeys, stop: threading.Event
 ) -> Iterator[Chunk]:
     """Read the wanted rows as ``complete_steps`` does, those of a cell merged: by tasks, where there is work
     for several. Raises ``ClientError``, ``cancelled`` soon after ``stop`` was set.
     """
-    shares = _shares(in_question(pieces, wanted), wanted)
+    asked = in_question(pieces, wanted)
+    rows = sum(_rows(piece, wanted) for piece in asked)
+    shares = _shares(asked, wanted, _TASK_ROWS)
+    if len(shares) >= _TASKS:
+        most = rows // max(_TASKS, _TASKS_A_WORKER * tasks.workers)
+        shares = _shares(asked, wanted, max(_TASK_ROWS, min(most, _MOST_TASK_ROWS)))
     if len(shares) < _LEAST_TASKS:
         yield from complete_steps(pieces, wanted)
         return
-    nodes = _planned(engine, shares, wanted, keys)
-    waiting = {at: node.future for at, node in enumerate(nodes)}
+    waiting = dict[int, Any]()
 
     def arrived(at: int) -> Chunk:
-        found: _Found = engine.result(waiting[at], stop)
+        found: _Found = tasks.result(waiting[at], stop)
         chunk, left_out = found
         # Workers may forget what has arrived here.
         del waiting[at]
@@ -87,38 +94,44 @@ def planned_chunks(
         return chunk
 
     try:
+        nodes = _planned(tasks, shares, wanted, keys)
+        waiting |= {at: node.future for at, node in enumerate(nodes)}
         coming = [
             _MergedPiece(node.low, node.high, wanted, partial(arrived, at)) for at, node in enumerate(nodes)
         ]
         del nodes
         yield from complete_steps(coming, replace(wanted, left_out=None))
     finally:
-        engine.cancel(list(waiting.values()))
+        tasks.cancel()
 
 
-def _shares(pieces: Sequence[Piece], wanted: Wanted) -> list[list[Piece]]:
-    """Return pieces, in their order, in shares of about one task's rows."""
-    shares, rows = list[list[Piece]](), _TASK_ROWS
+def _rows(piece: Piece, wanted: Wanted) -> int:
+    return sum(of.rows for stat, of in piece.listed.items() if stat in wanted.names)
+
+
+def _shares(pieces: Sequence[Piece], wanted: Wanted, enough: int) -> list[list[Piece]]:
+    """Return pieces, in their order, in shares of about so many rows."""
+    shares, rows = list[list[Piece]](), enough
     for piece in pieces:
-        if rows >= _TASK_ROWS:
+        if rows >= enough:
             shares.append([])
             rows = 0
         shares[-1].append(piece)
-        rows += sum(of.rows for stat, of in piece.listed.items() if stat in wanted.names)
+        rows += _rows(piece, wanted)
     return shares
 
 
-def _planned(engine: DaskEngine, shares: list[list[Piece]], wanted: Wanted, keys: CellKeys) -> list[_Task]:
+def _planned(tasks: QuestionTasks, shares: list[list[Piece]], wanted: Wanted, keys: CellKeys) -> list[_Task]:
     """Start the tasks, and return those whose rows come here, in the order of their first steps."""
     spans = [(share[0].low, max(piece.high for piece in share)) for share in shares]
     before = np.maximum.accumulate([-1, *(high for _, high in spans[:-1])]).tolist()
     others = list(zip(before, [*(low for low, _ in spans[1:]), LAST_STEP + 1], strict=True))
     keys = _task_keys(keys)
-    futures = engine.submit(_read, list(zip(shares, others, strict=True)), wanted, keys)
+    futures = tasks.submit(_read, list(zip(shares, others, strict=True)), wanted, keys)
     nodes = [_Task(*span, future) for span, future in zip(spans, futures, strict=True)]
     while len(groups := _together(nodes)) < len(nodes):
         several = [group for group in groups if len(group) > 1]
-        made = iter(engine.submit(_merge, [(group,) for group in several], wanted, keys))
+        made = iter(tasks.submit(_merge, [(group,) for group in several], wanted, keys))
         nodes = [
             _Task(group[0].low, max(node.high for node in group), next(made)) if len(group) > 1 else group[0]
             for group in groups

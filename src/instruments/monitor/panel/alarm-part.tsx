@@ -5,6 +5,8 @@ import type { IPanelHost, Json } from '../../../panel/shell/panel-host';
 import type { OpenPanelPart } from '../../../panel/shell/panel-part';
 import { Coalesced, SourceModel } from '../../../panel/shell/source-model';
 import { type IRunSource, type SourceChange, isOver } from '../../../store/source';
+import { said } from '../../../views/shared/said';
+import { translateBy } from '../../../views/shared/translate';
 import { alarmWords } from '../views/health-facts';
 import type { IAlarm } from '../store/alarms';
 import { AlarmReader, firstAnomaly, follows, monitorSettings, mutesOf, unmuted } from '../store/alarms';
@@ -132,7 +134,12 @@ class AlarmNews {
           name,
           formatInteger(more.at(-1)?.step ?? first.step)
         )
-      : this.trans.__('%1: first anomaly at step %2. %3', name, formatInteger(first.step), first.sentence);
+      : this.trans.__(
+          '%1: first anomaly at step %2. %3',
+          name,
+          formatInteger(first.step),
+          said(first.sentence, translateBy(this.trans))
+        );
   }
 
   private _timer: ReturnType<typeof setTimeout> | undefined;
@@ -146,6 +153,7 @@ function AlarmLine(props: {
 }): React.ReactElement | null {
   const { model, trans, open } = props;
   const { alarms, first, followed, unseen } = model;
+  const t = translateBy(trans);
   if (first === null) {
     return null;
   }
@@ -157,15 +165,10 @@ function AlarmLine(props: {
       <button
         type="button"
         className={`jp-MegalensNonFinite jp-MegalensAlarmLine${unseen === 0 ? ' jp-mod-seen' : ''}`}
-        title={first.sentence}
+        title={said(first.sentence, t)}
         onClick={open}
       >
-        {trans.__(
-          '%1: first at step %2, %3',
-          text,
-          formatInteger(first.step),
-          alarmWords(first, (words, ...values) => trans.__(words, ...values.map(String)))
-        )}
+        {trans.__('%1: first at step %2, %3', text, formatInteger(first.step), alarmWords(first, t))}
       </button>
     </p>
   );

@@ -6,6 +6,7 @@ import type { IReportPart } from '../../../report/report-part';
 import type { IStreamRows } from '../../../store/row-store';
 import type { IRunEvent } from '../../../store/run-events';
 import type { IRunSource } from '../../../store/source';
+import { loadSentences } from '../../../views/shared/said';
 
 /** How grave an alarm is, the gravest first. */
 export const SEVERITIES = ['critical', 'warning', 'note'] as const;
@@ -76,9 +77,11 @@ export async function readAlarms(
   source: Pick<IRunSource, 'hello' | 'table'>,
   signal?: AbortSignal
 ): Promise<IAlarm[]> {
-  return readableStreams(source.hello?.streams).has('alarms')
-    ? alarmsOf(await source.table('alarms', {}, signal))
-    : [];
+  if (!readableStreams(source.hello?.streams).has('alarms')) {
+    return [];
+  }
+  const [rows] = await Promise.all([source.table('alarms', {}, signal), loadSentences()]);
+  return alarmsOf(rows);
 }
 
 /** Reads a run's alarms once, and again when there are more. */

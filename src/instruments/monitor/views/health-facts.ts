@@ -18,6 +18,7 @@ import {
   follows
 } from '../store/alarms';
 import { formatInteger, formatNumber } from '../../../charts';
+import { said } from '../../../views/shared/said';
 import { shortName } from '../../../views/shared/short-name';
 import type { Translate } from '../../../views/shared/translate';
 import type { Change, RuleSettings } from './rule-settings';
@@ -78,6 +79,33 @@ export function directionWords(direction: string, t: Translate): string {
   return own(words, direction) ?? direction;
 }
 
+/** What of the tensor an alarm is about; the name of an own rule's statistic stays as it is. */
+export function statisticWords(statistic: string, t: Translate): string {
+  const words: Readonly<Record<string, string>> = {
+    rms: t('rms'),
+    max_abs: t('largest value'),
+    max_exponent: t('largest exponent'),
+    nan_count: t('NaN values'),
+    inf_count: t('infinite values'),
+    update: t('update'),
+    level: t('level'),
+    growth: t('growth'),
+    gradient: t('gradient'),
+    rate: t('learning rate'),
+    state: t('state'),
+    steps: t('steps'),
+    norm: t('norm'),
+    ratio: t('ratio'),
+    share: t('share'),
+    scale: t('scale'),
+    difference: t('difference'),
+    peak: t('peak'),
+    count: t('count'),
+    mean: t('mean')
+  };
+  return own(words, statistic) ?? statistic;
+}
+
 /** Say where in the job and step an alarm is: `rank 3, micro-batch 0`; '' where it is of all. */
 export function whereWords({ rank, microBatch }: IAlarm, t: Translate): string {
   return [
@@ -109,7 +137,8 @@ export function firstCaption(
   followed: number,
   t: Translate
 ): string[] {
-  const { statistic, name, value, expected } = first;
+  const { name, value, expected } = first;
+  const statistic = statisticWords(first.statistic, t);
   const what = Number.isNaN(expected)
     ? t('%1 of %2: %3.', statistic, name, formatNumber(value))
     : t('%1 of %2: %3, expected %4.', statistic, name, formatNumber(value), formatNumber(expected));
@@ -124,7 +153,7 @@ export function firstCaption(
     );
   const more = reached.length - parts.length;
   return [
-    first.sentence,
+    said(first.sentence, t),
     what,
     ...(parts.length === 0
       ? []
@@ -174,7 +203,8 @@ export function alarmWords(alarm: IAlarm, t: Translate): string {
   const { expected, name, sentence, statistic, value } = alarm;
   const where = whereWords(alarm, t);
   const short = shortName(name, MOST_LETTERS);
-  const subject = statistic === '' || statistic === 'value' ? short : `${short} ${statistic}`;
+  const subject =
+    statistic === '' || statistic === 'value' ? short : `${short} ${statisticWords(statistic, t)}`;
   const placed = (words: string): string => (where === '' ? words : `${words}, ${where}`);
   const ratio = value / expected;
   if (!Number.isFinite(value)) {
@@ -183,7 +213,7 @@ export function alarmWords(alarm: IAlarm, t: Translate): string {
   const isApart = Number.isFinite(ratio) && (ratio >= APART || (ratio > 0 && ratio <= 1 / APART));
   return isApart
     ? t('%1 is %2, %3 × what was expected', placed(subject), formatNumber(value, 3), formatNumber(ratio, 2))
-    : `${placed(short)}: ${sentence}`;
+    : `${placed(short)}: ${said(sentence, t)}`;
 }
 
 /** Alarms of one rule in one module. */

@@ -6,6 +6,7 @@ import type { IMark, IMoved, INote, Loaded } from '../../../views/shared/content
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../../../views/shared/links';
 import { hold, moveOf, axisParams, wide } from '../../../views/shared/scale';
 import { emptyState, nothingYet, snippetState, type IState } from '../../../views/shared/states';
+import { said } from '../../../views/shared/said';
 import type { ITip } from '../../../views/shared/table';
 import type { Translate } from '../../../views/shared/translate';
 import { followersOf, follows, reachedFrom, type IAlarm, type Severity } from '../store/alarms';
@@ -145,7 +146,7 @@ export class MarksPane extends HealthPane {
           value: alarm.rule,
           color: LOOKS[alarm.severity].color
         },
-        { name: alarm.name, value: alarm.sentence },
+        { name: alarm.name, value: said(alarm.sentence, this.t) },
         ...(where === '' ? [] : [{ name: t('where'), value: where }]),
         ...(more > 0 ? [{ name: t('more here'), value: formatInteger(more) }] : [])
       ]
@@ -165,8 +166,9 @@ export class MarksPane extends HealthPane {
     if (!point || !alarm) {
       return null;
     }
-    const sentence = this.t('step %1, %2: %3', formatInteger(alarm.step), alarm.name, alarm.sentence);
-    return { said: sentence, mark: markOf(point), ...(key === 'copy' ? { copy: alarm.sentence } : {}) };
+    const words = said(alarm.sentence, this.t);
+    const sentence = this.t('step %1, %2: %3', formatInteger(alarm.step), alarm.name, words);
+    return { said: sentence, mark: markOf(point), ...(key === 'copy' ? { copy: words } : {}) };
   }
 
   /** The lines of that tensor are drawn below. */

@@ -1,6 +1,8 @@
 import { formatInteger, formatNumber, formatFull } from '../../../charts';
 import type { IRunSource, SourceChange } from '../../../store/source';
 import type { Loaded, INote } from '../../../views/shared/content';
+import { said } from '../../../views/shared/said';
+import type { Translate } from '../../../views/shared/translate';
 import { nothingYet } from '../../../views/shared/states';
 import { numberColumn, type ITableColumn, type ITableField } from '../../../views/shared/table';
 import { type IViewEnvironment, ViewModel } from '../../../views/shared/view-model';
@@ -14,6 +16,7 @@ import {
   weight,
   countWords,
   directionWords,
+  statisticWords,
   severityWords
 } from './health-facts';
 import { type RuleSettings, type IRuleInfo, mutesIn } from './rule-settings';
@@ -52,7 +55,7 @@ export class WayPane extends HealthPane {
       },
       ...(rows.some(each => each.rank >= 0) ? [number(t('rank'), 'rank')] : []),
       ...(rows.some(each => each.microBatch >= 0) ? [number(t('micro-batch'), 'microBatch')] : []),
-      { title: t('statistic'), text: row => rows[row]?.statistic ?? '' },
+      { title: t('statistic'), text: row => statisticWords(rows[row]?.statistic ?? '', t) },
       value(t('value'), 'value', 'NaN'),
       value(t('should have been'), 'expected', '–'),
       { title: t('rule'), text: row => rows[row]?.rule ?? '' }
@@ -131,7 +134,7 @@ export class ListPane extends HealthPane {
       ...(groups.some(({ first }) => follows(first))
         ? [{ title: t('follows from'), text: (row: number) => this._cause(alarms, groups[row]?.first) }]
         : []),
-      { title: t('what it means'), text: row => groups[row]?.first.sentence ?? '' },
+      { title: t('what it means'), text: row => said(groups[row]?.first.sentence ?? '', t) },
       ...(this._settings.canApply
         ? [
             {
@@ -257,7 +260,10 @@ export class RulesPane extends ViewModel {
 
   load(): Promise<Loaded> {
     const { _settings: settings, t } = this;
-    const { rules } = settings;
+    const rules = settings.rules.map(rule => ({
+      ...inWords(rule, t),
+      parameters: rule.parameters.map(each => inWords(each, t))
+    }));
     if (rules.length === 0) {
       return Promise.resolve({ state: nothingYet(t('No rules are announced.'), this.actions, t) });
     }
@@ -379,3 +385,10 @@ export class RulesPane extends ViewModel {
 }
 
 const shown = (value: unknown): string => (typeof value === 'number' ? formatNumber(value) : '–');
+
+/** A rule with its words in the person's language, as `rule-words` has them; those of others stay. */
+function inWords<T extends { readonly title: string; readonly description: string }>(it: T, t: Translate): T {
+  const { title, description: meaning } = it;
+  // A place of theirs stands for nothing.
+  return /%\d/.test(title + meaning) ? it : { ...it, title: t(title), description: t(meaning) };
+}

@@ -1,6 +1,7 @@
 import { formatInteger, type Row, formatBytes, timeWords } from '../../../charts';
 import { own } from '../../../protocol/records';
 import { kindColor } from '../../../views/shared/span-kinds';
+import { said } from '../../../views/shared/said';
 import type { ITip } from '../../../views/shared/table';
 import type { Translate } from '../../../views/shared/translate';
 import type { ITimelineAnswer, ITimelineLane, IPiece } from '../client/timeline-api';
@@ -197,8 +198,8 @@ export function captionOf(answer: ITimelineAnswer, isMap: boolean, t: Translate)
       ? [t('Spans shorter than a pixel are summed: zoom in to see each.')]
       : []),
     ...(priceMs > 0 ? [t('Without all of these a step is %1 shorter.', timeWords(priceMs))] : []),
-    ...[...hidden, ...stalls].slice(0, MOST_SENTENCES).map(({ sentence }) => sentence),
-    ...problems.slice(0, MOST_SENTENCES)
+    ...[...hidden, ...stalls].slice(0, MOST_SENTENCES).map(({ sentence }) => said(sentence, t)),
+    ...problems.slice(0, MOST_SENTENCES).map(each => said(each, t))
   ];
 }
 

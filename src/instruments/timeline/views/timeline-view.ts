@@ -6,6 +6,7 @@ import { type Control, selectControl } from '../../../views/shared/control';
 import { goControl } from '../../../views/shared/controls';
 import { chip, rangesField, type ITip } from '../../../views/shared/table';
 import type { ILegend } from '../../../views/shared/lines/legend';
+import { loadSentences, said } from '../../../views/shared/said';
 import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-model';
 import { hold, moveOf, axisParams } from '../../../views/shared/scale';
 import { KINDS, kindColor } from '../../../views/shared/span-kinds';
@@ -315,7 +316,10 @@ class TimelineView extends ViewModel<TimelineOptions> {
     };
     const ask = source.asker?.(TIMELINE);
     const draft = !this._isMap && key !== this._judged;
-    const answer = (await ask?.(draft ? { ...request, draft } : request, signal)) ?? null;
+    const [answer = null] = await Promise.all([
+      ask?.(draft ? { ...request, draft } : request, signal),
+      loadSentences()
+    ]);
     if (key !== this._key || answer?.chosen[0] !== this._answer?.chosen[0]) {
       // Its times were those of other steps.
       this._selection.choose(null, 0);
@@ -369,7 +373,11 @@ class TimelineView extends ViewModel<TimelineOptions> {
     const [from] = this._answer?.chosen ?? [first];
     const run = (): void =>
       this.choose({ kind: 'lanes', steps: [Math.max(from, first - 1), Math.min(last, first + 4)] });
-    return { text: culprit.sentence, tone: 'finding', action: { label: this.t('Show these steps'), run } };
+    return {
+      text: said(culprit.sentence, this.t),
+      tone: 'finding',
+      action: { label: this.t('Show these steps'), run }
+    };
   }
 
   private _foundNote(answer: ITimelineAnswer): INote {

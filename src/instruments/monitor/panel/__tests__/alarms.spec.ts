@@ -1,34 +1,38 @@
 /** @jest-environment ./jest.environment.node.js */
 import { alarm, alarmRow } from '../../__tests__/alarm-rows';
+import { readFileSync } from 'fs';
 import type { ReactElement } from 'react';
+import { slice } from '../..';
+import { translatorOf, type Catalogue } from '../../../../page/language';
+import { registerSlices } from '../../../../slice';
 import { openAlarmPart } from '../alarm-part';
 import type { Json } from '../../../../panel/shell/panel-host';
 import { setUp } from '../../../../panel/shell/__tests__/memory-panel';
 
-async function opened(notes?: Map<string, Json>) {
-  const { model, host, runs, opened } = setUp([openAlarmPart], notes);
+async function opened(notes?: Map<string, Json>, part = openAlarmPart) {
+  const { model, host, runs, opened } = setUp([part], notes);
   await model.ready();
   const run = runs.opened.get('run-1');
   if (!run || !model.open) {
     throw new Error('no run was opened');
   }
-  const [part] = model.open.instruments;
-  if (part === undefined) {
+  const [shown] = model.open.instruments;
+  if (shown === undefined) {
     throw new Error('the run has no alarms');
   }
   /** Wait until so many alarms are known. */
   const read = async (count: number): Promise<void> => {
-    while (part.alarms !== count) {
+    while (shown.alarms !== count) {
       await new Promise<void>(done => {
         const heard = (): void => {
-          part.changed.disconnect(heard);
+          shown.changed.disconnect(heard);
           done();
         };
-        part.changed.connect(heard);
+        shown.changed.connect(heard);
       });
     }
   };
-  return { model, host, run, part, read, opened };
+  return { model, host, run, part: shown, read, opened };
 }
 
 afterEach(() => jest.restoreAllMocks());
@@ -133,5 +137,27 @@ it('tells nothing of notes, of muted alarms, where the setting is off, and of a 
   await read(2);
   expect(part.alarms).toBe(2);
   expect(host.alarm).not.toHaveBeenCalled();
+  model.dispose();
+});
+
+it('says alarms in Chinese, in the panel and to whoever is told', async () => {
+  const catalogue = JSON.parse(
+    readFileSync('megalens/locale/zh_CN/LC_MESSAGES/megalens.json', 'utf-8')
+  ) as Catalogue;
+  registerSlices([slice]);
+  const trans = translatorOf('zh-CN', catalogue).load('megalens');
+  const { model, host, run, part, read } = await opened(undefined, given =>
+    openAlarmPart({ ...given, trans })
+  );
+  const sentence = 'Its rms is 8, 4 times the 2 of the steps before.';
+  alarm(run, alarmRow({ step: 7, sentence }));
+  await read(1);
+  const line = part.render?.() as ReactElement<Record<string, unknown>, (props: unknown) => ReactElement>;
+  const shown = JSON.stringify(line.type(line.props).props);
+  expect(shown).toContain('其 RMS 为 8，是之前各步 2 的 4 倍。');
+  expect(shown).toContain('是预期的 4 倍');
+  expect(host.alarm.mock.calls[0]?.[0]).toBe(
+    'gpt-demo：首个异常在第 7 步。其 RMS 为 8，是之前各步 2 的 4 倍。'
+  );
   model.dispose();
 });

@@ -123,7 +123,7 @@ it('names the first anomaly in the order of the computation, what it should have
     'First anomaly at step 4: forward pass of decoder.layers.1.mlp.linear_fc1, rank 1, micro-batch 1'
   );
   expect(texts('.jp-MegalensView-caption')[0]).toBe(
-    'Values are lost. nan_count of decoder.layers.1.mlp.linear_fc1/output0: 12, expected 0. ' +
+    'Values are lost. NaN values of decoder.layers.1.mlp.linear_fc1/output0: 12, expected 0. ' +
       'Next it reached loss on rank 0, then backward pass of decoder.layers.1.mlp.linear_fc1. Samples of that step: a1, a2. Alarms that lie close together are one mark, the larger the more they are.'
   );
   expect(rows(0).map(row => row.slice(0, 3))).toEqual([

@@ -11,7 +11,7 @@ export const timelineAnswer = (more: object = {}): object => ({
         ranks: [1],
         first: 3,
         last: 30,
-        sentence: 'Steps 3 to 30: rank 1 computes 50% slower.'
+        sentence: 'Steps 3 to 30: rank 1 computes 50 % slower.'
       }
     ],
     hidden: [

@@ -47,10 +47,10 @@ it('draws each stretch in the lane of its rank, says who makes the others wait, 
   await show();
   expect(text('.jp-MegalensView-title')).toBe('One thing costs time');
   const said = text('.jp-MegalensView');
-  expect(said).toContain('rank 1 computes 50% slower');
+  expect(said).toContain('rank 1 computes 50 % slower');
   expect(said).toContain('2 ranks, steps 3 to 4, 10 ms each.');
   expect(said).toContain('Of steps 1 to 40 that there are.');
-  expect(said.split('rank 1 computes 50% slower')).toHaveLength(2);
+  expect(said.split('rank 1 computes 50 % slower')).toHaveLength(2);
   expect(said).toContain('2 of 80 ranks are drawn.');
   expect(said).toContain('Clocks agree to ± 2.5 µs (95 %).');
   expect(said).toContain('Spans shorter than a pixel are summed');
