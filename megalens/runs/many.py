@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from typing import Any
 
 from ..protocol import MegalensError, shown_text
@@ -67,7 +67,7 @@ def ask_each(
     Raises ``ClientError`` for what is wrong with all of them, such as an engine that is gone.
     """
     chosen = _chosen(paths)
-    with nullcontext() if engine is None else _opened(engine) as there:
+    with nullcontext() if engine is None else closing(DaskEngine(engine)) as there:
         answers = _here(chosen, ask, given) if there is None else _there(there, chosen, ask, given)
         for at, path in enumerate(chosen):
             if progress is not None:
@@ -83,19 +83,6 @@ def _chosen(paths: Paths) -> list[str]:
     if not isinstance(paths, Iterable):
         raise bad_argument("paths", "a folder of runs, a pattern, or a sequence of paths", paths)
     return list(dict.fromkeys(os.fspath(path) for path in paths))
-
-
-class _opened:
-    """An engine for as long as it is used."""
-
-    def __init__(self, engine: Any) -> None:
-        self._engine = DaskEngine(engine)
-
-    def __enter__(self) -> DaskEngine:
-        return self._engine
-
-    def __exit__(self, *_: object) -> None:
-        self._engine.close()
 
 
 def _here(chosen: Sequence[str], ask: Callable[..., Any], given: tuple[Any, ...]) -> Iterator[Any]:

@@ -14,6 +14,7 @@ import megalens
 from megalens.protocol import CAST_SHARES, CAST_STATS, MOMENT_COLUMNS, StepReadings, merge_moments
 from megalens.tracer import TracerError
 from megalens.tracer.moments.casts import FORMATS, Casts, cast_rows, held_rows
+from megalens.tracer.moments.native import library
 from megalens.tracer.moments.part import NameList
 
 # Bits of the fraction, smallest exponent of a normal number, largest number.
@@ -134,6 +135,49 @@ def test_each_format_loses_what_its_definition_says(name: str, kind: str) -> Non
         assert found[stat][FIGURE["count"]] == len(one)
         assert found[stat][FIGURE["max"]] == pytest.approx(one.max(), rel=1e-6)
         assert found[stat][FIGURE["min"]] == pytest.approx(one.min(), rel=1e-6)
+
+
+@pytest.mark.skipif(isinstance(library.load(), str), reason="the kernel for CPUs is not built")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_the_kernel_for_cpus_finds_what_torchs_casts_lose(name: str, dtype: torch.dtype, monkeypatch) -> None:
+    native, form = library.load(), FORMATS[name]
+    parts = [values(kind).reshape(-1) for kind in ("normal", "wide", "ties", "odd")]
+    every = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int16)
+    parts += [every.view(torch.float16).float(), every.view(torch.bfloat16).float(), torch.zeros(64)]
+    # Beyond the largest number of each format, and just below.
+    parts += [
+        torch.tensor([to.beyond * (1 + n * 2.0**-23) * sign for n in (-1, 0, 1)], dtype=torch.float32)
+        for to in {each.numbers for each in FORMATS.values()}
+        for sign in (1, -1)
+    ]
+    every = torch.cat(parts).to(dtype)
+    small = every[every.abs() < 1e4]
+    delayed = torch.tensor(3.7) if form.scaled == "delayed" else None
+    for x in (every, small, small[1:4001].reshape(40, 100), small[5:5005].reshape(1000, 5).t(), every[7]):
+        monkeypatch.setattr(library, "load", lambda: "left out")
+        plain = cast_rows(x, form, delayed)
+        for level in range(native.level + 1):
+            kernel = library.NativeKernel(native.path, level)
+            monkeypatch.setattr(library, "load", lambda kernel=kernel: kernel)
+            found = cast_rows(x, form, delayed)
+            for stat, row in plain.items():
+                if stat == "cast_error" and float(row[0, 0]):
+                    _same_errors(found[stat][0], row[0])
+                    continue
+                precision = 0 if stat in CAST_SHARES else 1e-12
+                torch.testing.assert_close(found[stat], row, rtol=precision, atol=0, equal_nan=True)
+
+
+def _same_errors(found: Tensor, want: Tensor) -> None:
+    """Compare rows of moments: the mean and the third moment, which may cancel, by the size of the errors."""
+    by = {name: (float(found[at]), float(want[at])) for name, at in FIGURE.items()}
+    n, spread = by["count"][1], math.sqrt(by["m2"][1] / by["count"][1])
+    largest = max(abs(by["min"][1]), abs(by["max"][1]))
+    assert by["mean"][0] == pytest.approx(by["mean"][1], rel=1e-6, abs=1e-9 * largest)
+    assert by["m3"][0] == pytest.approx(by["m3"][1], rel=1e-6, abs=1e-9 * n * largest * largest * spread)
+    for name in set(by) - {"mean", "m3"}:
+        assert by[name][0] == pytest.approx(by[name][1], rel=1e-6), name
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2])

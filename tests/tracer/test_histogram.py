@@ -61,6 +61,53 @@ def test_every_value_is_counted_in_the_bin_that_its_edges_say(dtype, histogram, 
         np.testing.assert_array_equal(found, counted(histogram, each))
 
 
+def common_values(kind: str, n: int) -> torch.Tensor:
+    """Return values most of which lie in few bins, or in many."""
+    drawn = torch.Generator().manual_seed(2)
+    normal, even = torch.randn(n, generator=drawn), torch.rand(n, generator=drawn)
+    return {
+        "normal": lambda: normal * 0.02,
+        "half of them zeros": lambda: normal.relu(),
+        "negative ones small": lambda: torch.nn.functional.gelu(normal * 3),
+        "heavy tails": lambda: normal / even,
+        "equal": lambda: torch.full((n,), -0.3),
+        "all zeros": lambda: torch.zeros(n),
+        "60 octaves": lambda: torch.exp2(even * 60 - 37) * normal.sign(),
+        "beyond the last bin": lambda: normal * 2.0**25,
+        "other ones from the middle on": lambda: torch.where(torch.arange(n) < n // 2, normal, even * 1e4),
+        "a tenth not finite": lambda: torch.where(
+            even < 0.1, torch.inf * normal.sign() * (even - 0.05), normal
+        ),
+    }[kind]()
+
+
+COMMON = ["normal", "half of them zeros", "negative ones small", "heavy tails", "equal", "all zeros", "60 octaves", "beyond the last bin", "other ones from the middle on", "a tenth not finite"]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("kind", COMMON)
+@pytest.mark.skipif(isinstance(LIBRARY, str), reason="the kernel for CPUs is not built")
+def test_values_that_are_counted_many_at_once_are_counted_exactly(dtype, kind) -> None:
+    data = common_values(kind, 60_001).to(dtype)
+    some = data[::7919]
+    some[:4] = torch.tensor([torch.nan, torch.inf, -torch.inf, -0.0]).to(dtype)
+    for histogram in (
+        Histogram(128),
+        Histogram(64),
+        Histogram(1024),
+        Histogram(100),
+        Histogram(5),
+        Histogram(40, log=False, limit=0.1),
+    ):
+        # At any address, and of a length that fills no vector.
+        for each in (data[1:][None], data[3:40_002].reshape(1, 3, 13_333), data[:2_600][None]):
+            expected = counted(histogram, each)
+            for level in range(LIBRARY.level + 1):
+                scale = None if histogram.log else histogram.bins / histogram.limit
+                found = NativeKernel(LIBRARY.path, level).count(each, each.shape[-1], histogram.bins, scale)
+                np.testing.assert_array_equal(found, expected)
+
+
 def test_counts_of_parts_add_up_to_those_of_the_whole() -> None:
     kernel = make_kernel(Histogram())
     whole = torch.randn(1, 64, 96)

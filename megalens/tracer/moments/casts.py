@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from ...protocol import CAST_SHARES, CAST_STATS, MOMENT_COLUMNS
 from ..errors import TracerError
 from .measure import measure
 from .merge import merge_rows
+from .native import library
 from .part import NameList
 
 KINDS = ("param", "activation", "dgrad")
@@ -58,21 +60,31 @@ class SmallFloats:
         The largest number, and the smallest that is normal.
     beyond : float
         The least size that rounds to more than ``largest`` (to nearest, ties to even).
+    fraction : int
+        Bits of their fraction.
     """
 
     dtype: torch.dtype | None
     largest: float
     normal: float
     beyond: float
+    fraction: int
+
+    @cached_property
+    def becomes(self) -> float:
+        """What a size from ``beyond`` on becomes: infinite, NaN or the largest, by torch's version."""
+        if self.dtype is None:
+            return self.largest
+        return float(torch.tensor([_LARGE]).to(self.dtype).float())
 
 
-_FLOAT16 = SmallFloats(torch.float16, 65504.0, 2.0**-14, 65520.0)
-_BFLOAT16 = SmallFloats(torch.bfloat16, (2 - 2**-7) * 2.0**127, 2.0**-126, (2 - 2**-8) * 2.0**127)
+_FLOAT16 = SmallFloats(torch.float16, 65504.0, 2.0**-14, 65520.0, 10)
+_BFLOAT16 = SmallFloats(torch.bfloat16, (2 - 2**-7) * 2.0**127, 2.0**-126, (2 - 2**-8) * 2.0**127, 7)
 # 464 lies in the middle between 448 and what would come next, and rounds to 448, which is even: the next
 # float32.
-E4M3 = SmallFloats(torch.float8_e4m3fn, 448.0, 2.0**-6, 464.0 + 2**-15)
-E5M2 = SmallFloats(torch.float8_e5m2, 57344.0, 2.0**-14, 61440.0)
-E2M1 = SmallFloats(None, 6.0, 1.0, 7.0)
+E4M3 = SmallFloats(torch.float8_e4m3fn, 448.0, 2.0**-6, 464.0 + 2**-15, 3)
+E5M2 = SmallFloats(torch.float8_e5m2, 57344.0, 2.0**-14, 61440.0, 2)
+E2M1 = SmallFloats(None, 6.0, 1.0, 7.0, 1)
 _FLOAT8 = (E4M3.dtype, E5M2.dtype)
 # Sizes of E2M1, and the largest value that rounds down at each; a tie goes to the even one.
 _SIZES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -228,33 +240,68 @@ def cast_rows(tensor: Tensor, form: CastFormat, encode: Tensor | None = None) ->
         if not values.numel():
             nothing = measure([values.reshape(-1).double()])
             return dict.fromkeys(CAST_STATS, nothing)
-        if form.block:
-            values = values.reshape(-1, values.shape[-1] if values.dim() else 1)
-            lacking = -values.shape[-1] % form.block
-            # What is not finite counts nowhere.
-            values = pad(values, (0, lacking), value=math.nan) if lacking else values
-            values = values.reshape(-1, form.block)
-        else:
-            values = values.reshape(-1, 1)
-        chunk = max(1, _CHUNK.get(values.device.type, _CHUNK_ELSEWHERE) // values.shape[1])
-        largest = torch.cat([_largest(part) for part in torch.split(values, chunk)])
-        largest = largest if form.block else largest.amax().reshape(1, 1)
-        encode, decode = _scales(largest, form, encode)
-        counts, errors = [], []
-        for at in range(0, len(values), chunk):
-            here = slice(at, at + chunk)
-            several = encode.numel() > 1
-            count, error = _cast(
-                values[here], form, encode[here] if several else encode, decode[here] if several else decode
-            )
-            counts.append(count)
-            errors.append(error)
-        finite, *shares = torch.stack(counts).sum(0).double()
-        error = merge_rows(torch.stack(errors))
-        error[0, _NAN_COUNT] -= values.numel() - finite
-        found = {stat: _share(k, finite) for stat, k in zip(CAST_SHARES, shares, strict=True)}
+        natively = _natively(values, form, encode)
+        counts, error, largest, decode = natively or cast_plainly(values, form, encode)
+        finite, shares = counts[0].double(), counts[1:].double()
+        found = dict(zip(CAST_SHARES, _share(shares, finite), strict=True))
         found |= {"cast_error": error, "cast_amax": measure([largest.reshape(-1).double()])}
         return {**found, "cast_scale": measure([decode.reshape(-1)])}
+
+
+def _natively(
+    values: Tensor, form: CastFormat, encode: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+    """Return what :func:`cast_plainly` does, by the kernel for CPUs; None where it cannot read the values."""
+    kernel = library.load()
+    if isinstance(kernel, str) or values.dtype is torch.float64:
+        return None
+    values = values.reshape(
+        -1, values.shape[-1] if values.dim() and form.block else values.numel()
+    ).contiguous()
+    largest = kernel.largest(values, form.block or values.shape[1])
+    if largest is None:
+        return None
+    encode, decode = _scales(largest, form, encode)
+    numbers = form.numbers
+    how = (
+        numbers.largest,
+        numbers.normal,
+        numbers.beyond,
+        numbers.becomes,
+        numbers.fraction,
+        bool(form.scaled),
+    )
+    return *kernel.cast(values, form.block, how, encode, decode), largest, decode
+
+
+def cast_plainly(
+    values: Tensor, form: CastFormat, encode: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return counts as :func:`_cast` gives them, the row of errors, largest sizes, and what undoes scales."""
+    if form.block:
+        values = values.reshape(-1, values.shape[-1] if values.dim() else 1)
+        lacking = -values.shape[-1] % form.block
+        # What is not finite counts nowhere.
+        values = pad(values, (0, lacking), value=math.nan) if lacking else values
+        values = values.reshape(-1, form.block)
+    else:
+        values = values.reshape(-1, 1)
+    chunk = max(1, _CHUNK.get(values.device.type, _CHUNK_ELSEWHERE) // values.shape[1])
+    largest = torch.cat([_largest(part) for part in torch.split(values, chunk)])
+    largest = largest if form.block else largest.amax().reshape(1, 1)
+    encode, decode = _scales(largest, form, encode)
+    counts, errors = [], []
+    for at in range(0, len(values), chunk):
+        here = slice(at, at + chunk)
+        several = encode.numel() > 1
+        count, error = _cast(
+            values[here], form, encode[here] if several else encode, decode[here] if several else decode
+        )
+        counts.append(count)
+        errors.append(error)
+    count, error = torch.stack(counts).sum(0), merge_rows(torch.stack(errors))
+    error[0, _NAN_COUNT] -= values.numel() - count[0]
+    return count, error, largest, decode
 
 
 def held_rows(codes: Tensor, decode: Tensor | None) -> dict[str, Tensor]:
@@ -344,11 +391,11 @@ def _cast(values: Tensor, form: CastFormat, encode: Tensor, decode: Tensor) -> t
 
 
 def _share(k: Tensor, n: Tensor) -> Tensor:
-    """Return the row of ``k`` ones among ``n`` ones and zeros, float64 ``[1, 11]``."""
-    none = n == 0
+    """Return the row of ``k`` ones among ``n`` ones and zeros, float64 ``[1, 11]``; of several one each."""
+    none, n = n == 0, n.expand_as(k)
     p = k / n
     q = (n - k) / n
     spread = [torch.where(none, 0.0, each) for each in (k * q, k * q * (q - p), k * q * (1 - 3 * p * q))]
     ends = [torch.where(none, torch.nan, each.double()) for each in (k == n, k > 0)]
-    zero = torch.zeros_like(n)
-    return torch.stack([n, p, *spread, *ends, zero, zero, zero, n - k])[None]
+    zero = torch.zeros_like(k)
+    return torch.stack([n, p, *spread, *ends, zero, zero, zero, n - k], -1).unsqueeze(-2)

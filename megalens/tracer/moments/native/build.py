@@ -15,7 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 LIBRARY = "libmegalens_moments.so"
-_SOURCES = ("moments.cpp", "block.inc")
+_SOURCES = ("moments.cpp", "block.inc", "counts.inc", "casts.inc")
 _COMPILERS = ("c++", "g++", "clang++")
 _SECONDS = 300
 # No -march: the instructions that a processor may lack are switched on function by function and chosen when

@@ -28,6 +28,8 @@ _STRIDED = torch.strided
 Item = tuple[int, int, int, int, int]
 """Integers that describe a tensor: struct Item of moments.cpp."""
 _FIELDS = 5
+Numbers = tuple[float, float, float, float, int, bool]
+"""What values are cast to: struct Numbers of moments.cpp."""
 Plane = tuple[int, ...]
 """Integers that describe a part of a tensor of which tiles are made: struct Plane of moments.cpp."""
 MOST_PARTS = 16
@@ -87,6 +89,26 @@ class NativeKernel:
             ctypes.c_void_p,
         ]
         self._count.restype = None
+        self._largest = library.megalens_largest
+        self._largest.argtypes = [
+            ctypes.c_void_p,
+            *[ctypes.c_int64] * 4,
+            ctypes.c_void_p,
+            ctypes.c_int,
+        ]
+        self._largest.restype = None
+        self._cast = library.megalens_cast
+        self._cast.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_int64,
+            ctypes.c_int64,
+            ctypes.c_int,
+            ctypes.c_int64,
+            ctypes.c_char_p,
+            *[ctypes.c_void_p] * 4,
+            ctypes.c_int,
+        ]
+        self._cast.restype = None
         self._parallel = _openmp_of_torch()
         self.level = library.megalens_moments_level() if level is None else level
 
@@ -259,6 +281,53 @@ class NativeKernel:
             self._parallel,
         )
         return out
+
+    def largest(self, values: Tensor, block: int) -> Tensor | None:
+        """Return the largest finite size of each block of ``[rows, columns]``, float32 ``[blocks, 1]``.
+
+        Of a row the last block has what is left. None where the library cannot read the tensor.
+        """
+        begin = self._begin(values)
+        if begin is None or not values.is_contiguous():
+            return None
+        rows, columns = values.shape
+        out = torch.empty((rows * -(-columns // block), 1))
+        self._largest(begin[0], rows, columns, block, begin[1], out.data_ptr(), self.level)
+        return out
+
+    def cast(
+        self, values: Tensor, block: int, numbers: Numbers, encode: Tensor, decode: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Cast ``[rows, columns]`` that :meth:`largest` could read, and return what that loses.
+
+        Parameters
+        ----------
+        block : int
+            Values of a row with a scale of their own; 0: all have one.
+        numbers : tuple
+            The largest, the smallest normal one, the least size beyond, what becomes of that, bits of the
+            fraction, and whether values are clamped before.
+        encode, decode : Tensor
+            By what each block is multiplied, float32, and what undoes that, float64.
+
+        Returns how many values are finite and of each share, int64 ``[5]``, and the row of errors.
+        """
+        address, number = self._begin(values) or (0, 0)
+        counts, error = torch.zeros(5, dtype=torch.int64), torch.empty((1, COLUMNS), dtype=torch.float64)
+        encode, decode = encode.contiguous(), decode.contiguous()
+        self._cast(
+            address,
+            *values.shape,
+            block,
+            number,
+            pack("4f2i", *numbers),
+            encode.data_ptr(),
+            decode.data_ptr(),
+            counts.data_ptr(),
+            error.data_ptr(),
+            self.level,
+        )
+        return counts, error
 
 
 @cache

@@ -43,6 +43,9 @@ constexpr int COPIES = 4;         // tables of counts that a thread writes in tu
 constexpr int MOST_BINS = 1024;   // of either sign
 constexpr int TABLE = 2 * MOST_BINS + 80; // counters of a table: its counterparts of other tables do not share a place in the cache
 constexpr int64_t COUNTED = 131072; // values that a thread counts before it adds its counts to those of all, at least one row
+constexpr int SAMPLE = 512;       // values that are counted one by one before it is known where most lie
+constexpr int CODES = 8192;       // values whose codes lie in a first-level cache, beside those they are made of
+constexpr int NOWHERE = 0x7000;   // stands for the bin of what is not finite
 constexpr int LOG_BASE = (127 - 40) << 23, LOG_TOP = (1 << 29) - 1; // bits of 2^-40, and of the 64 octaves from there on
 
 // Bins of a histogram: how many there are of either sign, and in those of one width how many lie between 0 and 1.
@@ -125,6 +128,55 @@ double power_of_two_below(double x) {
   return x;
 }
 
+// Bins that are counted by eights: `groups` times eight of either sign, sizes from the bin `first` on, and the one around zero.
+struct Window {
+  int first, groups[2];
+  bool zeros, cheap;
+};
+
+// Where most of the values lie that were counted.
+Window window_of(const uint32_t *tables, const Bins &bins) {
+  uint32_t of[2][MOST_BINS + 1] = {}, all = 0;
+  for (int at = 0; at <= bins.each; at++)
+    for (int sign = 0; sign < (at ? 2 : 1); sign++) {
+      for (int k = 0; k < COPIES; k++) of[sign][at] += tables[k * TABLE + bins.each + (sign ? -at : at)];
+      all += of[sign][at];
+    }
+  // Eight bins of one sign cost as much as these values one by one.
+  const uint32_t few = all / 100;
+  Window window = {1, {0, 0}, of[0][0] > few, false};
+  uint32_t left = 0;
+  const auto next = [&] { return of[0][window.first] + of[1][window.first]; };
+  while (window.first < bins.each && left + next() <= 2 * few) left += next(), window.first++;
+  // What is behind so many groups is left, as what is behind the last one.
+  const int limit = bins.each < 120 ? bins.each / 8 : 15;
+  int spare = window.first - 1;
+  for (int sign = 0; sign < 2; sign++) {
+    int last = bins.each;
+    uint32_t above = 0;
+    while (last >= window.first && above + of[sign][last] <= few) above += of[sign][last--];
+    int &groups = window.groups[sign];
+    groups = (last - window.first + 8) / 8;
+    groups = groups < limit ? groups : limit;
+    const int behind = window.first + 8 * groups, over = behind - 1 - last;
+    if (groups && over < spare) spare = over > 0 ? over : 0;
+    // None may reach behind the last bin, where sizes lie that belong to it.
+    if (behind - 1 - bins.each > spare) spare = behind - 1 - bins.each;
+  }
+  window.first -= spare;
+  left = all - (window.zeros ? of[0][0] : 0);
+  for (int sign = 0; sign < 2; sign++)
+    for (int i = 0; i < 8 * window.groups[sign]; i++) left -= of[sign][window.first + i];
+  window.cheap = 3 * (window.groups[0] + window.groups[1]) + int64_t(left) * 256 / (all ? all : 1) < 80;
+  return window;
+}
+
+// Numbers that values are cast to: how many bits their fraction has, what becomes of a size from `beyond` on, and whether it is clamped to the largest one before. Mirrored in library.py.
+struct Numbers {
+  float largest, normal, beyond, becomes;
+  int32_t fraction, clamped;
+};
+
 }  // namespace
 
 #define NS portable
@@ -155,7 +207,7 @@ double power_of_two_below(double x) {
 
 namespace {
 
-// One tensor: `rows` runs of `columns` neighbouring values, `stride` values apart. Mirrored in ../native.py.
+// One tensor: `rows` runs of `columns` neighbouring values, `stride` values apart. Mirrored in library.py.
 struct Item {
   const char *data;
   int64_t rows, columns, stride, type;
@@ -164,12 +216,16 @@ struct Item {
 typedef void (*MeasureBlock)(const char *, int, const char *, double, Moments &);
 typedef void (*TileRow)(const char *, int64_t, int64_t, bool, float *);
 typedef void (*CountRun)(const char *, int64_t, const Bins &, uint32_t *);
+typedef void (*CastRow)(const char *, int64_t, int, const float *, const double *, const Numbers &, int64_t *, Moments &);
+typedef void (*LargestRow)(const char *, int64_t, int64_t, float *);
 
 // What is done with each type.
 struct Functions {
   MeasureBlock measure[4];
   TileRow tile[4];
   CountRun count[4];
+  CastRow cast[4];
+  LargestRow largest[4];
 };
 #define FUNCTIONS(set)                                                                                                     \
   {                                                                                                                        \
@@ -178,6 +234,9 @@ struct Functions {
     {set::tile_row<set::Float32>, set::tile_row<set::BFloat16>, set::tile_row<set::Float16>, set::tile_row<set::Float64>}, \
     {set::count_run<set::Float32>, set::count_run<set::BFloat16>, set::count_run<set::Float16>,                            \
      set::count_run<set::Float64>},                                                                                        \
+    {set::cast_row<set::Float32>, set::cast_row<set::BFloat16>, set::cast_row<set::Float16>, set::cast_row<set::Float64>}, \
+    {set::largest_row<set::Float32>, set::largest_row<set::BFloat16>, set::largest_row<set::Float16>,                      \
+     set::largest_row<set::Float64>},                                                                                      \
   }
 const Functions PORTABLE = FUNCTIONS(portable);
 #if defined(__x86_64__)
@@ -464,6 +523,24 @@ void megalens_count(const char *data, int64_t outer, int64_t outer_stride, int64
                        type,    {each, log, scale}, functions_of(level).count[type], 0,    out};
   const int64_t most = (outer * rows * features + COUNTED - 1) / COUNTED + samples - 1;
   share_out(take_counts, &counting, threads > most ? int(most) : threads, parallel);
+}
+
+// Writes the largest finite size of each block of `rows` rows that touch; of a row the last one has what is left.
+void megalens_largest(const char *data, int64_t rows, int64_t columns, int64_t block, int64_t type, float *out, int level) {
+  const int64_t blocks = (columns + block - 1) / block;
+  for (int64_t row = 0; row < rows; row++)
+    functions_of(level).largest[type](data + row * columns * SIZES[type], columns, block, out + row * blocks);
+}
+
+// Casts rows that touch, with a factor for each block of a row and what undoes it, or one for all where `block` is 0. Adds to `found` how many values are finite, became 0, lie beyond,
+// became the largest number of those, and subnormal; and writes a row of figures of the errors, without those of values that are not finite.
+void megalens_cast(const char *data, int64_t rows, int64_t columns, int block, int64_t type, const Numbers *to, const float *encode,
+                   const double *decode, int64_t *found, double *out, int level) {
+  const int64_t blocks = block ? (columns + block - 1) / block : 0;
+  Moments all = {};
+  for (int64_t row = 0; row < rows; row++)
+    functions_of(level).cast[type](data + row * columns * SIZES[type], columns, block, encode + row * blocks, decode + row * blocks, *to, found, all);
+  write(all, out);
 }
 
 // Reads the tensor that begins at `origin`. Writes the tiles of each plane, float32 [outer, rows, groups, tiles], the mean of each or the root of its mean square, and a row of figures for each item.
