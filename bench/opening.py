@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.common import Row, ratio, write_results
-from bench.recordings import ITEMS, write_recording
+from bench.recordings import ITEMS, write_courses, write_recording
 from megalens.runs.moments import MomentQuery, MomentSource, find_trees, rows_of
 
 _MIB = 1024 * 1024
@@ -57,6 +57,8 @@ def main() -> int:
             )
         ):
             rows.append(_picture(home, series, steps, 1 if options.quick else rounds))
+    rows += _comparison(home := Path(tempfile.mkdtemp()), *((20, 200) if options.quick else (1000, 10_000)))
+    shutil.rmtree(home)
     how = (
         f"A generated tree of {size / _MIB:.0f} MiB of JSONL (two files, {rounds} rounds in turn with the reference's method in the same run, each into an empty cache): the reference's "
         "method is Python's json, lines parsed twice (once for the columns, once for the rows), 100,000 rows a pandas batch, zstd Parquet, then DuckDB; written from its "
@@ -74,6 +76,27 @@ def main() -> int:
         ).read_text()
     )
     return 0
+
+
+def _comparison(home: Path, runs: int, steps: int) -> list[Row]:
+    """Compare many runs by their loss: with an empty cache, and again in a fresh process."""
+    rng = np.random.default_rng(0)
+    course = 2 + 6 * np.exp(-np.arange(steps) / steps * 4)
+    for run in range(runs):
+        loss = course + rng.normal(0, 0.05, steps)
+        rate = np.full(steps, 1e-4)
+        write_courses(
+            home / "runs" / f"run-{run:04}",
+            {"loss": loss, "grad_norm": rng.lognormal(0, 0.2, steps), "lr": rate},
+        )
+    command = [sys.executable, "-m", "megalens", "compare", str(home / "runs"), "--json"]
+    cold, warm = (_timed(command, home / "cache") for _ in range(2))
+    what = f"comparing {runs:,} runs of {steps:,} steps"
+    quick = runs < 1000
+    return [
+        Row(f"{what}, cold", cold, "s", target="≤ 10", met=None if quick else cold <= 10),
+        Row(f"{what}, again", warm, "s", target="≤ 2", met=None if quick else warm <= 2),
+    ]
 
 
 def _first_opening(home: Path, size: int, rounds: int) -> list[Row]:

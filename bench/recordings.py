@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from megalens.hub.segment_file import seal_tail
 from megalens.protocol import STREAMS, segment_name, stream_schema
 
-__all__ = ["ITEMS", "write_recording"]
+__all__ = ["ITEMS", "write_courses", "write_recording"]
 
 ITEMS = ("self_attention.linear_qkv", "self_attention.linear_proj", "mlp.linear_fc1", "mlp.linear_fc2")
 _STARTED = 1_795_000_000.0
@@ -96,3 +97,50 @@ def _rows(rng: np.random.Generator, names: list[str], steps: range) -> pa.Table:
         "loss_scale": np.ones(rows),
     }
     return pa.table(columns, schema=stream_schema("moments"))
+
+
+def write_courses(folder: Path, courses: dict[str, NDArray[np.float64]], every: int = 1) -> Path:
+    """Write the recording of a finished run with scalars: of each name its values from step ``every`` on.
+
+    Parameters
+    ----------
+    folder : Path
+        Made here; the run's id is its name.
+    courses : dict
+        Values by name.
+    every : int
+        Steps from one value to the next.
+
+    Returns
+    -------
+    Path
+        The folder.
+    """
+    (folder / "scalars").mkdir(parents=True)
+    steps = max(map(len, courses.values()))
+    header = {
+        "format": 2,
+        "run": {"id": folder.name, "name": folder.name, "started": _STARTED},
+        "state": "finished",
+        "ended": _STARTED + steps,
+        "streams": {"scalars": {"last_step": steps * every}},
+        "missing_steps": [],
+    }
+    (folder / "run.json").write_text(json.dumps(header), encoding="utf-8")
+    at = np.concatenate([np.arange(1, len(values) + 1) * every for values in courses.values()])
+    order = np.argsort(at, kind="stable")
+    names = np.repeat(list(courses), [len(values) for values in courses.values()])
+    columns = {
+        "step": at[order],
+        "rank": np.zeros(len(at)),
+        "time": _STARTED + at[order].astype(float),
+        "name": names[order].tolist(),
+        "value": np.concatenate(list(courses.values()))[order],
+        "unit": [""] * len(at),
+    }
+    schema = stream_schema("scalars")
+    path = folder / "scalars" / segment_name(0, every, ".arrows")
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        writer.write_table(pa.table({f.name: pa.array(columns[f.name]).cast(f.type) for f in schema}), 20_000)
+    seal_tail(path, STREAMS["scalars"])
+    return folder

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         ProtocolError,
         Tile,
     )
+    from .runs.compared_runs import compare
     from .runs.errors import ClientError
     from .runs.many import ask_all
     from .tracer import Tracer
@@ -84,6 +85,7 @@ __all__ = [
     "adapters",
     "add_arguments",
     "ask_all",
+    "compare",
     "connect",
     "log_statistics",
     "monitor",
@@ -120,6 +122,7 @@ _HOMES = {
         "Tile",
     ),
     ".instruments.generation.requests": ("save_direction",),
+    ".runs.compared_runs": ("compare",),
     ".runs.errors": ("ClientError",),
     ".runs.many": ("ask_all",),
     ".pictures.report.many": ("report_all",),

@@ -11,6 +11,8 @@ import type {
   IRunSummary,
   RunChanges
 } from './client/runs-api';
+import type { ICourses } from './client/courses';
+import type { CoursesRequest } from './protocol/requests.generated';
 import type { IViewDescriptor, IViewInfo } from './protocol/view-descriptor';
 import type { ViewOptions } from './protocol/views.generated';
 import type { IRunSource } from './store/source';
@@ -46,6 +48,8 @@ export interface IMegalensRuns {
   remove(id: string): Promise<boolean>;
   /** What the table of runs says of every recording, by id. */
   summaries(): Promise<ReadonlyMap<string, IRunSummary>>;
+  /** One scalar of many recorded runs, outliers first. */
+  courses(request: CoursesRequest): Promise<ICourses>;
   /** Reach a hub elsewhere that the administrator allows. The token goes to the server and stays there. */
   connect(address: string, token: string, foreign?: IForeignHub | null): Promise<IRunEntry>;
   /** Open a tree of raw-moment files below the server's root; its runs are listed from then on. */

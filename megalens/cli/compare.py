@@ -1,17 +1,20 @@
-"""``megalens compare``: how two runs were made, where their numbers part, and how they end."""
+"""``megalens compare``: how two runs were made, where their numbers part and how they end; or many."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from ..protocol import shown_text
-from .look import RUN_HELP, add_command, open_target, run_facts
+from ..protocol import MegalensError, shown_text
+from .look import add_command, open_target, run_facts, sparkline, with_run
 
 if TYPE_CHECKING:
     from ..runs import Run
+    from ..runs.compared_runs import ComparedRuns
 
 _APART = 1e-6
 _ENDS = 0.1
@@ -24,11 +27,68 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "say where two runs part: settings, each number's course and end, alarms",
         _compare,
     )
-    parser.add_argument("other", metavar="OTHER", help=RUN_HELP)
+    parser.add_argument(
+        "others",
+        nargs="*",
+        metavar="OTHER",
+        help="another run; with more runs, a pattern (runs/*) or a folder of runs: a table, outliers first",
+    )
+    parser.add_argument("--scalar", metavar="NAME", help="of many runs: the number (default: a loss)")
+    parser.add_argument(
+        "--scale", choices=["linear", "log"], default="linear", help="of many runs: how distance is measured"
+    )
+    parser.add_argument("--limit", type=int, default=40, help="of many runs: at most so many (default: 40)")
+    parser.set_defaults(run=_of_two_or_many)
+
+
+def _of_two_or_many(arguments: argparse.Namespace) -> int:
+    if len(arguments.others) == 1:
+        return with_run(arguments, _compare)
+    from ..runs.compared_runs import compare
+
+    try:
+        return _many(
+            compare([arguments.target, *arguments.others], arguments.scalar, scale=arguments.scale), arguments
+        )
+    except MegalensError as error:
+        print(shown_text(f"megalens compare: {error}"), file=sys.stderr)
+        return 2
+
+
+def _many(runs: ComparedRuns, arguments: argparse.Namespace) -> int:
+    shown = runs.order[: max(0, arguments.limit)].tolist()
+    names = [runs.folders[at].name for at in shown]
+    if arguments.json:
+        for name, at in zip(names, shown, strict=True):
+            facts = {
+                key: str(each) if isinstance(each, float) and not math.isfinite(each) else each
+                for key, each in runs.facts(at).items()
+            }
+            print(json.dumps({"run": name, **facts}))
+        return 0
+    width = min(40, max(map(len, names), default=0))
+    print(f"{len(runs.courses):,} runs, outliers first")
+    for name, at in zip(names, shown, strict=True):
+        facts, course = runs.facts(at), runs.courses[at]
+        why = {"not-finite": f"not finite from step {course.bad_at:,}", "usual": ""}.get(
+            facts["why"], facts["why"]
+        )
+        line = (
+            f"  {name:{width}.{width}}  {sparkline(course.tops()):30}  ends at {facts['final']:<9.4g} least "
+            f"{_short_number(facts['min']):9} step {course.end:<9,} apart {facts['distance']:<9.3g} {why}"
+        )
+        print(shown_text(line.rstrip(), 600))
+    if len(runs.courses) > len(shown):
+        print(f"  and {len(runs.courses) - len(shown):,} more (--limit)")
+    return 0
+
+
+def _short_number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
 
 
 def _compare(run: Run, arguments: argparse.Namespace) -> int:
-    with closing(open_target(arguments.other)) as other:
+    with closing(open_target(arguments.others[0])) as other:
         found = compared(run, other)
     if arguments.json:
         print(json.dumps(found))

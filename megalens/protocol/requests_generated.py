@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlarmCountRequest",
+    "CoursesRequest",
     "MomentFilter",
     "MomentGroupsRequest",
     "MomentRowsRequest",
@@ -317,5 +318,16 @@ class StatisticsRequest(TypedDict):
     """Below the server's root."""
 
 
-RunRequest: TypeAlias = "StreamRequest | TrendRequest | ScalarsRequest | MomentRowsRequest | MomentGroupsRequest | TimelineRequest | PipelineStepsRequest | AlarmCountRequest | StatisticsRequest"
+class CoursesRequest(TypedDict):
+    """One scalar of many recorded runs: quantiles over them by step, and who is far from them."""
+
+    name: NotRequired[str]
+    """The scalar; a loss, or the first there is, when absent."""
+    scale: NotRequired[Literal["linear", "log"]]
+    """How distance is measured: in the scalar's own unit, or in decades. Linear when absent."""
+    runs: NotRequired[list[str]]
+    """Ids of runs; all recorded ones when absent."""
+
+
+RunRequest: TypeAlias = "StreamRequest | TrendRequest | ScalarsRequest | MomentRowsRequest | MomentGroupsRequest | TimelineRequest | PipelineStepsRequest | AlarmCountRequest | StatisticsRequest | CoursesRequest"
 """What is asked of the rows of a run. One object goes unchanged from who asks to who answers: a view, the page's store, the Jupyter server's endpoints, the engine's pipe, a report's file."""

@@ -19,7 +19,7 @@ from .page_handler import PageFilesHandler, PageHandler
 from .reader.process import Reader
 from .registry import RunRegistry
 from .relay import RelayHandler
-from .runs_handlers import RunHandler, RunsHandler, StatisticsHandler, SummariesHandler
+from .runs_handlers import CoursesHandler, RunHandler, RunsHandler, StatisticsHandler, SummariesHandler
 from .translations import Translations
 
 # Seconds after the start in which Jupyter itself has enough to do.
@@ -31,6 +31,7 @@ HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     # All that is read of a run's files, those of slices too.
     (rf"{_RUN}/(.+)", ForwardHandler),
     (r"megalens/api/summaries", SummariesHandler),
+    (r"megalens/api/courses", CoursesHandler),
     (r"megalens/api/statistics", StatisticsHandler),
     (r"megalens/api/hubs", HubsHandler),
     (r"megalens/api/demo", DemoHandler),

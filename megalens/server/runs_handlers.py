@@ -8,7 +8,7 @@ from typing import Any
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..protocol import StatisticsRequest, check_request
+from ..protocol import CoursesRequest, StatisticsRequest, check_request
 from ..runs.storage import is_address
 from .base_handler import MegalensHandler
 from .errors import ServerError
@@ -38,6 +38,22 @@ class SummariesHandler(MegalensHandler):
         """Answer the further columns of the table of runs."""
         reader: Reader = self.settings["megalens_reader"]
         self.answer(await reader.ask("/summaries", {"runs": await self.in_thread(self.registry.places)}))
+
+
+class CoursesHandler(MegalensHandler):
+    """``megalens/api/courses``."""
+
+    @authenticated
+    @authorized
+    async def post(self) -> None:
+        """Answer one scalar of many recorded runs."""
+        request = check_request(CoursesRequest, self.json_body())
+        places = await self.in_thread(self.registry.places)
+        wanted = request.get("runs", list(places))
+        reader: Reader = self.settings["megalens_reader"]
+        known = {run_id: places[run_id] for run_id in wanted if run_id in places}
+        asked = {**request, "places": known, "home": str(self.registry.root)}
+        self.answer(await reader.ask("/courses", asked))
 
 
 class RunHandler(ForwardHandler):

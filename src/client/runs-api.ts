@@ -2,6 +2,7 @@ import { decodeMessage } from '../protocol/messages';
 import type { Hello, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import type {
+  CoursesRequest,
   ScalarsRequest,
   StatisticsRequest,
   StreamRequest,
@@ -9,6 +10,7 @@ import type {
 } from '../protocol/requests.generated';
 import type { ViewOptions } from '../protocol/views.generated';
 import { boundedText, isWhole } from '../protocol/texts';
+import { coursesOf, type ICourses } from './courses';
 import type { IRunsApiOptions, AskOf, IQuestion } from './rest';
 import { ClientError, asArray, asObject, badAnswer, jsonOf, Rest, runPath } from './rest';
 import { MomentsApi, toldApart, type IRunReader, type IStreamAnswer, type ITensorIndex } from './run-reader';
@@ -163,6 +165,10 @@ export class RunsApi implements IRunReader {
   async summaries(signal?: AbortSignal): Promise<ReadonlyMap<string, IRunSummary>> {
     const { runs } = asObject(await this.rest.json('summaries', { signal }));
     return new Map(Object.entries(asObject(runs)).map(([id, each]) => [id, summaryOf(each)]));
+  }
+
+  async courses(request: CoursesRequest, signal?: AbortSignal): Promise<ICourses> {
+    return coursesOf(await jsonOf(await this.rest.ask('courses', request, signal)));
   }
 
   async index(id: string, signal?: AbortSignal): Promise<readonly ITensorIndex[]> {

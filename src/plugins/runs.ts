@@ -60,6 +60,7 @@ export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
       },
       remove: async id => (await loaded()).api.remove(id),
       summaries: async () => (await loaded()).api.summaries(),
+      courses: async request => (await loaded()).api.courses(request),
       connect: async (address, token, foreign) => (await loaded()).api.connectHub(address, token, foreign),
       openStatistics: async path => (await loaded()).api.openStatistics(path),
       report: async (id, request, signal) =>

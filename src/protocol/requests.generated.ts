@@ -27,7 +27,8 @@ export type RunRequest =
   | TimelineRequest
   | PipelineStepsRequest
   | AlarmCountRequest
-  | StatisticsRequest;
+  | StatisticsRequest
+  | CoursesRequest;
 /**
  * One rank, or of each layer the lowest rank that has it.
  */
@@ -267,4 +268,22 @@ export interface StatisticsRequest {
    * Below the server's root.
    */
   readonly path: string;
+}
+
+/**
+ * One scalar of many recorded runs: quantiles over them by step, and who is far from them.
+ */
+export interface CoursesRequest {
+  /**
+   * The scalar; a loss, or the first there is, when absent.
+   */
+  readonly name?: string;
+  /**
+   * How distance is measured: in the scalar's own unit, or in decades. Linear when absent.
+   */
+  readonly scale?: 'linear' | 'log';
+  /**
+   * Ids of runs; all recorded ones when absent.
+   */
+  readonly runs?: readonly string[];
 }

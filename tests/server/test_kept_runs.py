@@ -7,12 +7,14 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from recorded_run import write_run
 
+from bench.recordings import write_courses
 from megalens.runs import RunFolder
 from megalens.server.reader.run_summaries import RunSummaries
 
@@ -267,3 +269,35 @@ def test_losses_in_a_folder_that_may_not_be_listed_cost_no_other_run_its_summary
     summaries = RunSummaries()
     assert summaries.of(RunFolder(run_folder))["loss"] is None
     assert summaries.of(RunFolder(other))["loss"]["name"] == "loss"
+
+
+async def test_courses_of_many_runs_come_with_outliers_first_and_bands_of_numpy(ask, run_folder):
+    rng = np.random.default_rng(0)
+    values = 2 + rng.normal(0, 0.01, (9, 300))
+    values[4] += 1
+    values[7, 199] = np.nan
+    for run, loss in enumerate(values):
+        write_courses(run_folder.parent / f"run-{run}", {"loss": loss, "tokens": loss * 100})
+    ids = [f"run-{run}" for run in range(9)]
+    status, body, _ = await ask("courses", body={"runs": [*ids, "nobody"]})
+    assert status == 200
+    assert (body["name"], body["names"], body["left_out"]) == ("loss", ["loss", "tokens"], 1)
+    assert [each["id"] for each in body["runs"][:2]] == ["run-7", "run-4"]
+    assert [each["why"] for each in body["runs"][:3]] == ["not-finite", "far", "usual"]
+    assert body["runs"][0]["bad_at"] == 200
+    steps = np.array(body["steps"])
+    np.testing.assert_allclose(
+        body["quantiles"], np.quantile(values[:, steps - 1], [0.05, 0.25, 0.5, 0.75, 0.95], axis=0), rtol=1e-5
+    )
+    assert body["counts"] == [9] * len(steps)
+    for each in body["runs"]:
+        own = values[int(each["id"][-1])]
+        assert min(each["low"]) == pytest.approx(np.nanmin(own), rel=1e-5)
+        assert max(each["high"]) == pytest.approx(np.nanmax(own), rel=1e-5)
+    assert [len(each["low"]) <= 48 for each in body["runs"][1:3]] == [False, True]
+    _, other, _ = await ask("courses", body={"runs": ids, "name": "tokens"})
+    assert other["quantiles"][2][0] == pytest.approx(100 * np.median(values[:, steps[0] - 1]), rel=1e-5)
+    status, error, _ = await ask("courses", body={"scale": "cubic"})
+    assert (status, error["field"]) == (400, "scale")
+    _, none, _ = await ask("courses", body={"runs": ids, "name": "nothing"})
+    assert (none["runs"], none["steps"], none["left_out"]) == ([], [], 9)

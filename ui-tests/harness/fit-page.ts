@@ -25,6 +25,48 @@ const status = (step: number, overhead: number): Status =>
     recording: { state: 'on', bytes: 3e6 }
   }) as unknown as Status;
 
+/** A thousand recorded runs with three outliers, the last of the list, as the server compares them. */
+function addMany(runs: MemoryRuns): void {
+  const steps = Array.from({ length: 120 }, (_, at) => (at + 1) * 80);
+  const loss = (at: number, by: number): number => 2 + 6 * Math.exp(-at / 30) + by;
+  const course = (id: number, why: 'not-finite' | 'short' | 'far' | 'usual', by: number) => {
+    const until = why === 'short' ? 30 : why === 'not-finite' ? 70 : steps.length;
+    const lows = steps.map((_, at) =>
+      at < until ? loss(at, by) - 0.05 * Math.abs(Math.sin(at * 7 + id)) : null
+    );
+    const highs = lows.map(each => (each === null ? null : each + 0.06));
+    const far = { distance: Math.abs(by), final: loss(until, by), badAt: why === 'not-finite' ? 5601 : null };
+    return { id: `many-${id}`, why, low: lows, high: highs, ...far };
+  };
+  const usual = Array.from({ length: 997 }, (_, at) => course(at, 'usual', (at % 21) / 50 - 0.2));
+  runs.compared = {
+    name: 'loss',
+    names: ['loss', 'grad_norm'],
+    steps,
+    quantiles: [-0.2, -0.1, 0, 0.1, 0.2].map(by => steps.map((_, at) => loss(at, by))),
+    counts: steps.map((_, at) => (at < 30 ? 1000 : at < 70 ? 999 : 998)),
+    runs: [
+      course(997, 'not-finite', 0.6),
+      course(998, 'short', -0.4),
+      course(999, 'far', 1.8),
+      ...usual.sort((a, b) => b.distance - a.distance)
+    ]
+  };
+  runs.entries = [
+    ...Array.from({ length: 1000 }, (_, at) => ({
+      ...OLD,
+      id: `many-${at}`,
+      name: `sweep-${String(at).padStart(4, '0')}`,
+      started: 1_780_000_000 - at * 600,
+      ended: 1_780_000_000 - at * 600 + 500,
+      step: 9600,
+      bytes: 4e6,
+      tags: [at % 2 === 0 ? 'adam' : 'muon']
+    })),
+    ...runs.entries
+  ];
+}
+
 /** A panel, or a table, as somebody has it open: some runs of one name, one of them live with every line of figures. */
 async function open(): Promise<void> {
   const runs = new MemoryRuns();
@@ -108,7 +150,10 @@ async function open(): Promise<void> {
     sites: [{ name: 'weight', title: 'Weights', layers: [0], kinds: [] }]
   };
   const model = new PanelModel(runs, quietHost, nullTranslator.load('megalens'));
-  const isTable = location.hash === '#table';
+  const isTable = location.hash === '#table' || location.hash === '#many';
+  if (location.hash === '#many') {
+    addMany(runs);
+  }
   const widget = isTable ? new RunsTableWidget(model, runs) : new MegalensPanel(model);
   Widget.attach(widget, document.body);
   await model.ready();

@@ -21,6 +21,7 @@ from tornado.web import Application
 from ...slices import find_slices, load
 from ..json_requests import MOST_BODY
 from .between import MOST_HEADER, ReaderSettings
+from .courses_handler import ComparedHandler
 from .memory import Wear, limit_memory, take_small_pages
 from .moment_pool import MomentPool
 from .moments_handlers import MomentGroupsHandler, MomentRowsHandler, MomentsHandler, MomentTasksHandler
@@ -50,6 +51,7 @@ _HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (rf"{_RUN}/moments/groups", MomentGroupsHandler),
     (rf"{_RUN}/report", ReportHandler),
     (r"/summaries", LastLossesHandler),
+    (r"/courses", ComparedHandler),
     (r"/foreign", ForeignFilesHandler),
     (r"/mirror", MirrorHandler),
 )
@@ -75,6 +77,7 @@ def application(settings: ReaderSettings) -> Application:
         runs=runs,
         moments=MomentPool(runs.moments),
         summaries=RunSummaries(),
+        courses={},
         wear=Wear(),
         limit_bytes=settings["limit_bytes"],
         limit_rows=settings["limit_rows"],

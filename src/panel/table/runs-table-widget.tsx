@@ -3,8 +3,10 @@ import type { Message } from '@lumino/messaging';
 import { Signal } from '@lumino/signaling';
 import * as React from 'react';
 import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CoursesRequest } from '../../protocol/requests.generated';
 import { faultSentence } from '../../views/shared/fault-text';
 import type { IRunEntry, IRunSummary, IMegalensRuns } from '../../tokens';
+import type { ICourses } from '../../client/courses';
 import { formatBytes, formatInteger, formatNumber } from '../../charts/format';
 import { startText } from '../../client/run-reader';
 import type { PanelModel } from '../shell/panel-model';
@@ -12,6 +14,7 @@ import { CompareBar } from '../runs/compare-bar';
 import { bytesOf, isDeletable } from '../runs/keep-newest';
 import { runMark } from '../runs/run-mark';
 import { NoticeBox, PanelButton } from '../shell/section';
+import { CoursesPicture, Sparkline, reasonText } from './courses-picture';
 import {
   MOST_SETTINGS,
   differing,
@@ -33,20 +36,44 @@ interface IColumn {
   readonly cell: (row: ITableRow) => React.ReactNode;
 }
 
+/** From so many runs on, their courses are drawn beside each other. */
+const MANY = 10;
+/** Of more rows only those that can be seen are in the page. */
+const MOST_ROWS = 200;
+/** What a row takes until one was measured, in pixels. */
+const ROW_HEIGHT = 29;
+
+type CoursesChoice = Required<Pick<CoursesRequest, 'scale'>> & Pick<CoursesRequest, 'name'>;
+
 /** All runs: sorted, filtered, several marked, compared, annotated and deleted. */
 function RunsTable(props: {
   model: PanelModel;
   summaries: ReadonlyMap<string, IRunSummary>;
+  courses: ICourses | null;
+  choice: CoursesChoice;
+  choose: (choice: CoursesChoice) => void;
+  pointed: Signal<unknown, string | null>;
 }): React.ReactElement {
-  const { model, summaries } = props;
+  const { model, summaries, courses, choice, pointed } = props;
   const { runs, trans } = model;
   const [text, setText] = React.useState('');
-  const [order, setOrder] = React.useState<IOrder>({ by: 'started', descending: true });
+  const [chosenOrder, setOrder] = React.useState<IOrder | null>(null);
+  const [top, setTop] = React.useState(0);
+  const scroll = React.useRef<HTMLDivElement>(null);
+  const order: IOrder =
+    chosenOrder ??
+    (courses === null ? { by: 'started', descending: true } : { by: 'apart', descending: false });
   const stateOf = (entry: IRunEntry): string => markOf(model, entry).words;
-  const all = tableRows(runs.entries, withOpen(model, summaries), stateOf, Date.now() / 1000);
+  const all = tableRows(runs.entries, withOpen(model, summaries), stateOf, Date.now() / 1000, courses);
   const rows = ordered(filtered(all, text), order);
   const differ = differing(rows);
-  const columns = columnsOf(model, differ.slice(0, MOST_SETTINGS));
+  const columns = columnsOf(model, differ.slice(0, MOST_SETTINGS), courses);
+  const window = windowOf(rows.length, top, scroll.current);
+  const show = (id: string): void => {
+    const { marked } = runs;
+    runs.choose(id);
+    runs.mark(marked);
+  };
   const marked = new Set(runs.marked);
   const entries = rows.map(({ entry }) => entry);
   const notesOf = ({ notes }: IRunEntry): string => notes || trans.__('add…');
@@ -85,8 +112,59 @@ function RunsTable(props: {
         <CompareBar model={model} />
       </div>
       {notice !== null && <NoticeBox notice={notice} trans={trans} act={action => void model.act(action)} />}
+      {courses !== null && (
+        <section aria-label={trans.__('All runs beside each other')}>
+          <div className="jp-MegalensCourses-bar">
+            <label>
+              {trans.__('Number')}{' '}
+              <select
+                className="jp-MegalensSelect"
+                value={courses.name}
+                onChange={event => props.choose({ ...choice, name: event.target.value })}
+              >
+                {[...new Set([courses.name, ...courses.names])].map(name => (
+                  <option key={name} value={name}>
+                    {name}
+                  </option>
+                ))}
+              </select>
+            </label>
+            <label>
+              <input
+                type="checkbox"
+                checked={choice.scale === 'log'}
+                onChange={event =>
+                  props.choose({ ...choice, scale: event.target.checked ? 'log' : 'linear' })
+                }
+              />{' '}
+              {trans.__('Log scale')}
+            </label>
+          </div>
+          {courses.runs.length === 0 ? (
+            <p className="jp-MegalensHint">{trans.__('No run has this number.')}</p>
+          ) : (
+            <CoursesPicture
+              courses={courses}
+              scale={choice.scale}
+              nameOf={id => nameOf(runs.entries, id)}
+              pointed={pointed}
+              point={id => pointed.emit(id)}
+              open={show}
+              trans={trans}
+            />
+          )}
+        </section>
+      )}
       {all.length > 0 && (
-        <div className="jp-MegalensRunsTable-scroll">
+        <div
+          className="jp-MegalensRunsTable-scroll"
+          ref={scroll}
+          onScroll={event => {
+            // In steps of ten rows: the table is drawn anew for each.
+            const step = 10 * ROW_HEIGHT;
+            setTop(Math.floor(event.currentTarget.scrollTop / step) * step);
+          }}
+        >
           <table>
             <thead>
               <tr>
@@ -118,10 +196,16 @@ function RunsTable(props: {
               </tr>
             </thead>
             <tbody>
-              {rows.map(row => (
+              {window.before > 0 && (
+                <tr aria-hidden="true" className="jp-mod-space" style={{ height: window.before }} />
+              )}
+              {rows.slice(window.first, window.end).map(row => (
                 <tr
                   key={row.entry.id}
                   data-run={row.entry.id}
+                  onMouseEnter={() => pointed.emit(row.entry.id)}
+                  onMouseLeave={() => pointed.emit(null)}
+                  onFocus={() => pointed.emit(row.entry.id)}
                   className={row.entry.id === runs.chosenId ? 'jp-mod-chosen' : undefined}
                 >
                   <td>
@@ -158,6 +242,9 @@ function RunsTable(props: {
                   </td>
                 </tr>
               ))}
+              {window.after > 0 && (
+                <tr aria-hidden="true" className="jp-mod-space" style={{ height: window.after }} />
+              )}
             </tbody>
           </table>
           {rows.length === 0 && <p className="jp-MegalensHint">{trans.__('No run matches the filter.')}</p>}
@@ -176,7 +263,26 @@ function RunsTable(props: {
   );
 }
 
-function columnsOf(model: PanelModel, settings: readonly string[]): IColumn[] {
+const nameOf = (entries: readonly IRunEntry[], id: string): string =>
+  entries.find(entry => entry.id === id)?.name ?? id;
+
+/** Which rows are in the page, and what those above and below would take, in pixels. */
+function windowOf(
+  count: number,
+  top: number,
+  scroll: HTMLElement | null
+): { first: number; end: number; before: number; after: number } {
+  if (count <= MOST_ROWS) {
+    return { first: 0, end: count, before: 0, after: 0 };
+  }
+  const height = scroll?.querySelector('tr[data-run]')?.getBoundingClientRect().height || ROW_HEIGHT;
+  const shown = Math.min(MOST_ROWS, Math.ceil((scroll?.clientHeight ?? 0) / height) + 40);
+  const first = Math.max(0, Math.min(Math.floor(top / height) - 20, count - shown));
+  const end = Math.min(count, first + shown);
+  return { first, end, before: first * height, after: (count - end) * height };
+}
+
+function columnsOf(model: PanelModel, settings: readonly string[], courses: ICourses | null): IColumn[] {
   const { trans, runs } = model;
   return [
     {
@@ -196,6 +302,7 @@ function columnsOf(model: PanelModel, settings: readonly string[]): IColumn[] {
         </PanelButton>
       )
     },
+    ...(courses === null ? [] : courseColumns(courses, trans)),
     {
       by: 'state',
       title: trans.__('State'),
@@ -261,6 +368,26 @@ function columnsOf(model: PanelModel, settings: readonly string[]): IColumn[] {
   ];
 }
 
+/** A run's course, and how far it is from the others. */
+function courseColumns({ name }: ICourses, trans: TranslationBundle): IColumn[] {
+  return [
+    {
+      by: 'apart',
+      title: trans.__('Course'),
+      help: trans.__('%1 by step, from least to greatest; outliers first', name),
+      cell: ({ course }) =>
+        course === undefined ? (
+          '–'
+        ) : (
+          <span title={reasonText(course, trans)}>
+            <Sparkline course={course} />
+            {course.distance === null ? '–' : trans.__('%1 apart', formatNumber(course.distance, 3))}
+          </span>
+        )
+    }
+  ];
+}
+
 function settingText({ settings }: ITableRow, name: string, trans: TranslationBundle): string {
   const value = settings.get(name);
   switch (typeof value) {
@@ -301,12 +428,16 @@ function countText(rows: readonly ITableRow[], all: number, trans: TranslationBu
 
 /** How often the server is asked while the table can be seen, in milliseconds. */
 const ASK_EVERY = 5000;
+/** And for the courses of many runs. */
+const COMPARE_EVERY = 60_000;
+/** As many as the server compares. */
+const MOST_COMPARED = 5000;
 
 /** The table of runs in the main area. Shows the panel's model, and polls the server only while visible. */
 export class RunsTableWidget extends ReactWidget {
   constructor(
     private readonly _model: PanelModel,
-    private readonly _runs: Pick<IMegalensRuns, 'summaries'>
+    private readonly _runs: Pick<IMegalensRuns, 'summaries' | 'courses'>
   ) {
     super();
     this.addClass('jp-MegalensRunsTable');
@@ -332,7 +463,19 @@ export class RunsTableWidget extends ReactWidget {
                 {this._model.trans.__('Losses and settings could not be read: %1', this._fault)}
               </p>
             )}
-            <RunsTable model={this._model} summaries={this._summaries} />
+            <RunsTable
+              model={this._model}
+              summaries={this._summaries}
+              courses={this._courses}
+              choice={this._choice}
+              choose={choice => {
+                this._choice = choice;
+                this._compared = 0;
+                this._changed.emit();
+                void this._compare();
+              }}
+              pointed={this._pointed}
+            />
           </>
         )}
       </UseSignal>
@@ -364,6 +507,7 @@ export class RunsTableWidget extends ReactWidget {
       const [summaries] = await Promise.all([this._runs.summaries(), this._model.runs.refresh()]);
       this._summaries = summaries;
       this._fault = null;
+      await this._compare();
     } catch (error) {
       this._fault = faultSentence(error);
     }
@@ -374,7 +518,39 @@ export class RunsTableWidget extends ReactWidget {
     }
   }
 
+  /** Ask for the courses of many runs, unless they were answered a moment ago. */
+  private async _compare(): Promise<void> {
+    const recorded = this._model.runs.entries.filter(({ bytes }) => bytes !== undefined);
+    if (recorded.length < MANY) {
+      this._courses = null;
+      return;
+    }
+    const now = Date.now();
+    if (now - this._compared < COMPARE_EVERY) {
+      return;
+    }
+    this._compared = now;
+    const choice = this._choice;
+    try {
+      const runs = recorded.slice(0, MOST_COMPARED).map(({ id }) => id);
+      const found = await this._runs.courses({ ...choice, runs });
+      if (choice === this._choice) {
+        this._courses = found;
+        this._fault = null;
+      }
+    } catch (error) {
+      this._fault = faultSentence(error);
+    }
+    if (!this.isDisposed) {
+      this._changed.emit();
+    }
+  }
+
   private readonly _changed = new Signal<this, void>(this);
+  private readonly _pointed = new Signal<unknown, string | null>(this);
+  private _courses: ICourses | null = null;
+  private _choice: CoursesChoice = { scale: 'linear' };
+  private _compared = 0;
   private _summaries: ReadonlyMap<string, IRunSummary> = new Map();
   private _fault: string | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;

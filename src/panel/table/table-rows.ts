@@ -1,3 +1,4 @@
+import type { ICourses, IRunCourse } from '../../client/courses';
 import type { RunSetting } from '../../client/runs-api';
 import { runLabel } from '../../client/run-reader';
 import type { IRunEntry, IRunSummary } from '../../tokens';
@@ -32,12 +33,24 @@ export interface ITableRow {
   /** Seconds from its start to its end, or to now. */
   readonly duration: number;
   readonly settings: ReadonlyMap<string, RunSetting>;
+  /** Its course beside those of the others, with its place among them: outliers come first. */
+  readonly course?: IRunCourse;
+  readonly place?: number;
 }
 
 /** By what rows are ordered: one of the table's own columns, or a setting. */
 export interface IOrder {
   readonly by:
-    'name' | 'state' | 'started' | 'step' | 'loss' | 'duration' | 'tags' | 'bytes' | { setting: string };
+    | 'name'
+    | 'state'
+    | 'started'
+    | 'step'
+    | 'loss'
+    | 'duration'
+    | 'tags'
+    | 'bytes'
+    | 'apart'
+    | { setting: string };
   readonly descending: boolean;
 }
 
@@ -53,13 +66,18 @@ export function tableRows(
   entries: readonly IRunEntry[],
   summaries: ReadonlyMap<string, IRunSummary>,
   stateOf: (entry: IRunEntry) => string,
-  now: number
+  now: number,
+  courses: ICourses | null = null
 ): ITableRow[] {
+  const places = new Map(courses?.runs.map(({ id }, place) => [id, place]));
   return entries.map(entry => {
     const { loss = null, settings = new Map<string, RunSetting>() } = summaries.get(entry.id) ?? {};
     // What nobody closed ended at a time that nobody knows.
     const end = entry.ended ?? (entry.state === 'live' ? now : NaN);
-    return { entry, state: stateOf(entry), loss, duration: Math.max(0, end - entry.started), settings };
+    const row = { entry, state: stateOf(entry), loss, duration: Math.max(0, end - entry.started), settings };
+    const place = places.get(entry.id);
+    const course = place === undefined ? undefined : courses?.runs[place];
+    return place === undefined || course === undefined ? row : { ...row, place, course };
   });
 }
 
@@ -114,7 +132,7 @@ export function differing(rows: readonly ITableRow[]): string[] {
     .sort((a, b) => place(a) - place(b));
 }
 
-function keyOf({ entry, state, loss, duration, settings }: ITableRow, by: IOrder['by']): Key {
+function keyOf({ entry, state, loss, duration, settings, place }: ITableRow, by: IOrder['by']): Key {
   if (typeof by === 'object') {
     const value = settings.get(by.setting);
     return value === undefined ? null : typeof value === 'boolean' ? Number(value) : value;
@@ -135,6 +153,8 @@ function keyOf({ entry, state, loss, duration, settings }: ITableRow, by: IOrder
       return Number.isNaN(duration) ? null : duration;
     case 'tags':
       return entry.tags?.join(', ') || null;
+    case 'apart':
+      return place ?? null;
     case 'bytes':
       return entry.bytes ?? null;
   }

@@ -1,4 +1,5 @@
 import { nullTranslator } from '@jupyterlab/translation';
+import type { ICourses } from '../../../client/courses';
 import { ClientError } from '../../../client/rest';
 import type { Hello } from '../../../protocol/messages.generated';
 import type { ViewOptions } from '../../../protocol/views.generated';
@@ -80,6 +81,13 @@ export class MemoryRuns implements IMegalensRuns {
 
   async summaries(): Promise<ReadonlyMap<string, IRunSummary>> {
     return this.summed;
+  }
+
+  /** Courses of many runs, as the server would answer. */
+  compared: ICourses = { name: 'loss', names: [], steps: [], quantiles: [], counts: [], runs: [] };
+
+  async courses(): Promise<ICourses> {
+    return this.compared;
   }
 
   async connect(): Promise<IRunEntry> {
