@@ -220,6 +220,12 @@ def test_nothing_of_the_training_side_imports_a_room_by_its_name() -> None:
                 assert ast.unparse(call) == "import_module('megalens._version')", path
 
 
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Pytest takes the second for the first, and collects nothing at all."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
 def test_no_two_classes_have_one_name() -> None:
     places: dict[str, list[str]] = {}
     for path in sorted((ROOT / "megalens").rglob("*.py")):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlarmCountRequest",
+    "CoursesGroup",
     "CoursesRequest",
     "MomentFilter",
     "MomentGroupsRequest",
@@ -318,6 +319,14 @@ class StatisticsRequest(TypedDict):
     """Below the server's root."""
 
 
+class CoursesGroup(TypedDict):
+    """Some of the runs of a request, such as those of one setting."""
+
+    name: str
+    runs: list[int]
+    """Their places in `runs` of the request, from 0."""
+
+
 class CoursesRequest(TypedDict):
     """One scalar of many recorded runs: quantiles over them by step, and who is far from them."""
 
@@ -327,6 +336,8 @@ class CoursesRequest(TypedDict):
     """How distance is measured: in the scalar's own unit, or in decades. Linear when absent."""
     runs: NotRequired[list[str]]
     """Ids of runs; all recorded ones when absent."""
+    groups: NotRequired[list[CoursesGroup]]
+    """Of which the quantiles are answered too, each by itself."""
 
 
 RunRequest: TypeAlias = "StreamRequest | TrendRequest | ScalarsRequest | MomentRowsRequest | MomentGroupsRequest | TimelineRequest | PipelineStepsRequest | AlarmCountRequest | StatisticsRequest | CoursesRequest"

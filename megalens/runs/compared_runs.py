@@ -144,8 +144,7 @@ class ComparedRuns:
             shown[:, at, where] = fine.low, fine.high, fine.last
         low, high, last = shown
         values = np.where(np.isfinite(last), last, np.nan)
-        counts = np.isfinite(values).sum(axis=0)
-        quantiles = _quantiles(values, counts)
+        quantiles, counts = _bands(values)
         course_of, middle = values, quantiles[2]
         if scale == "log":
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -189,6 +188,11 @@ class ComparedRuns:
     def _repr_html_(self) -> str:
         return str(self.table._repr_html_())
 
+    def bands_of(self, rows: Sequence[int]) -> tuple[Column, NDArray[np.int64]]:
+        """Return the quantiles of some runs, ``[5, blocks]``, and of how many they are in each block."""
+        values = self.last[list(rows)]
+        return _bands(np.where(np.isfinite(values), values, np.nan))
+
     def why(self, at: int) -> Why:
         """Return what stands out in a run: far is beyond 5 times the usual distance."""
         if self.courses[at].bad_at >= 0:
@@ -217,8 +221,11 @@ def _least(low: Column) -> float | None:
     return float(known.min()) if len(known) else None
 
 
-def _quantiles(values: Column, counts: NDArray[np.int64]) -> Column:
-    """Return the quantiles of each column's finite values, as ``numpy.nanquantile`` has them but at once."""
+def _bands(values: Column) -> tuple[Column, NDArray[np.int64]]:
+    """Return the quantiles of each column's finite values, as ``numpy.nanquantile`` has them but at once, and
+    their number.
+    """
+    counts = np.isfinite(values).sum(axis=0)
     found = np.full((len(QUANTILES), values.shape[1]), np.nan)
     # NaN comes last in a sort.
     ordered = np.sort(values, axis=0)
@@ -228,7 +235,7 @@ def _quantiles(values: Column, counts: NDArray[np.int64]) -> Column:
         under = np.floor(place).astype(np.int64)
         below, above = ordered[under, some], ordered[np.ceil(place).astype(np.int64), some]
         row[some] = below + (above - below) * (place - under)
-    return found
+    return found, counts
 
 
 def _row_medians(values: Column) -> Column:

@@ -26,6 +26,15 @@ export interface ICourses {
   readonly counts: readonly number[];
   /** Outliers first. */
   readonly runs: readonly IRunCourse[];
+  /** The same quantiles of each group that was asked for. */
+  readonly groups: readonly ICoursesGroup[];
+}
+
+export interface ICoursesGroup {
+  readonly name: string;
+  /** How many runs it has. */
+  readonly runs: number;
+  readonly quantiles: readonly (readonly (number | null)[])[];
 }
 
 const MOST_LETTERS = 500;
@@ -36,7 +45,7 @@ const whole = (value: unknown): number[] => asArray(value).map(each => Number(ea
 
 /** Read the answer of the server. */
 export function coursesOf(value: unknown): ICourses {
-  const { name, names, steps, quantiles, counts, runs } = asObject(value);
+  const { name, names, steps, quantiles, counts, runs, groups } = asObject(value);
   return {
     name: boundedText(name, MOST_LETTERS),
     names: asArray(names).map(each => boundedText(each, MOST_LETTERS)),
@@ -53,6 +62,14 @@ export function coursesOf(value: unknown): ICourses {
         badAt: figure(run['bad_at']),
         low: figures(run['low']),
         high: figures(run['high'])
+      };
+    }),
+    groups: asArray(groups).map(each => {
+      const group = asObject(each);
+      return {
+        name: boundedText(group['name'], MOST_LETTERS),
+        runs: Number(group['runs']),
+        quantiles: asArray(group['quantiles']).map(figures)
       };
     })
   };

@@ -286,4 +286,19 @@ export interface CoursesRequest {
    * Ids of runs; all recorded ones when absent.
    */
   readonly runs?: readonly string[];
+  /**
+   * Of which the quantiles are answered too, each by itself.
+   */
+  readonly groups?: readonly CoursesGroup[];
+}
+
+/**
+ * Some of the runs of a request, such as those of one setting.
+ */
+export interface CoursesGroup {
+  readonly name: string;
+  /**
+   * Their places in `runs` of the request, from 0.
+   */
+  readonly runs: readonly number[];
 }

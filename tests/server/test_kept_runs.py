@@ -279,9 +279,17 @@ async def test_courses_of_many_runs_come_with_outliers_first_and_bands_of_numpy(
     for run, loss in enumerate(values):
         write_courses(run_folder.parent / f"run-{run}", {"loss": loss, "tokens": loss * 100})
     ids = [f"run-{run}" for run in range(9)]
-    status, body, _ = await ask("courses", body={"runs": [*ids, "nobody"]})
+    groups = [{"name": "a", "runs": [0, 2, 9, 2, 70]}, {"name": "b", "runs": []}]
+    status, body, _ = await ask("courses", body={"runs": [*ids, "nobody"], "groups": groups})
     assert status == 200
     assert (body["name"], body["names"], body["left_out"]) == ("loss", ["loss", "tokens"], 1)
+    assert [(each["name"], each["runs"]) for each in body["groups"]] == [("a", 2), ("b", 0)]
+    some = np.array(body["groups"][0]["quantiles"])
+    ends = np.clip((np.arange(some.shape[1]) + 1) * 8 - 1, None, 300)
+    np.testing.assert_allclose(
+        some, np.quantile(values[[0, 2]][:, ends - 1], [0.05, 0.25, 0.5, 0.75, 0.95], axis=0), rtol=1e-5
+    )
+    assert set(body["groups"][1]["quantiles"][0]) == {None}
     assert [each["id"] for each in body["runs"][:2]] == ["run-7", "run-4"]
     assert [each["why"] for each in body["runs"][:3]] == ["not-finite", "far", "usual"]
     assert body["runs"][0]["bad_at"] == 200

@@ -31,6 +31,14 @@ for (const theme of ['light', 'dark'] as const) {
     await expect(page.locator('path.jp-mod-pointed')).toHaveCount(1);
     await page.getByRole('list', { name: 'Outliers' }).getByRole('button').first().focus();
     await expect(page.locator('path.jp-mod-pointed')).toHaveCount(1);
+    // Small pictures of what runs have in common, all with the same axes.
+    await page.getByLabel('Small pictures by').selectOption('tags');
+    await expect(page.getByRole('img', { name: 'loss, adam: 500 runs' })).toBeVisible();
+    await expect(page.getByRole('img', { name: 'loss, muon: 500 runs' })).toBeVisible();
+    await picture(page, `many-runs-small-${theme}`);
+    expect.soft(await violations(page, ['.jp-MegalensRunsTable'], rules(theme))).toEqual([]);
+    await page.getByLabel('Small pictures by').selectOption('');
+    await expect(page.locator('.jp-MegalensSmallCourses')).toHaveCount(0);
     // The last row is reached by scrolling, in the place where it would be.
     await page.locator('.jp-MegalensRunsTable-scroll').evaluate(node => node.scrollTo(0, node.scrollHeight));
     await expect(page.locator('tr[data-run="run-d"]')).toBeInViewport();

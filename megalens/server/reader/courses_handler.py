@@ -41,6 +41,15 @@ class ComparedHandler(ReadHandler):
             facts = {key: _plain(each) if isinstance(each, float) else each for key, each in facts.items()}
             low, high = (_row(each[at]) for each in (lines.low, lines.high))
             runs.append({"id": ids[there[at]], **facts, "low": low, "high": high})
+        asked_ids = asked.get("runs", ids)
+        row_of = {ids[at]: row for row, at in enumerate(there)}
+        groups = []
+        for group in asked.get("groups", ()):
+            of = (asked_ids[at] for at in group["runs"] if at < len(asked_ids))
+            rows = [row_of[run] for run in dict.fromkeys(of) if run in row_of]
+            bands, counts = small.bands_of(rows)
+            figures = {"quantiles": [_row(each) for each in bands], "counts": counts.tolist()}
+            groups.append({"name": group["name"], "runs": len(rows), **figures})
         return {
             "name": name,
             "names": names,
@@ -49,7 +58,8 @@ class ComparedHandler(ReadHandler):
             "quantiles": [_row(each) for each in compared.quantiles],
             "counts": compared.counts.tolist(),
             "runs": runs,
-            "left_out": len(asked.get("runs", ids)) - len(there),
+            "groups": groups,
+            "left_out": len(asked_ids) - len(there),
         }
 
     def _courses(self, name: str, home: Path) -> RunCourses:

@@ -5,8 +5,8 @@ import * as React from 'react';
 import { formatInteger, formatNumber } from '../../charts/format';
 import type { ICourses, IRunCourse } from '../../client/courses';
 
-type Values = readonly (number | null)[];
-type Scale = 'linear' | 'log';
+export type Values = readonly (number | null)[];
+export type Scale = 'linear' | 'log';
 
 /** The part of a picture without text, which is stretched to its place. */
 const [WIDTH, HEIGHT] = [1000, 300];
@@ -62,7 +62,7 @@ export function rangeOf(band: readonly Values[], others: readonly Values[]): [nu
   ];
 }
 
-const scaled = (values: Values, scale: Scale): Values =>
+export const scaled = (values: Values, scale: Scale): Values =>
   scale === 'linear' ? values : values.map(each => (each === null || each <= 0 ? null : Math.log10(each)));
 
 /** A run's course in a cell of the table. */

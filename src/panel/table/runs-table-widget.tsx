@@ -15,11 +15,14 @@ import { bytesOf, isDeletable } from '../runs/keep-newest';
 import { runMark } from '../runs/run-mark';
 import { NoticeBox, PanelButton } from '../shell/section';
 import { CoursesPicture, Sparkline, reasonText } from './courses-picture';
+import { SmallCourses } from './small-courses';
 import {
+  MOST_GROUPS,
   MOST_SETTINGS,
   differing,
   filtered,
   formatDuration,
+  groupsOf,
   ordered,
   sameColumn,
   tableRows,
@@ -43,15 +46,19 @@ const MOST_ROWS = 200;
 /** What a row takes until one was measured, in pixels. */
 const ROW_HEIGHT = 29;
 
-type CoursesChoice = Required<Pick<CoursesRequest, 'scale'>> & Pick<CoursesRequest, 'name'>;
+interface ICoursesChoice extends Pick<CoursesRequest, 'name'> {
+  readonly scale: 'linear' | 'log';
+  /** What small pictures are of: tags, or a setting; none where absent. */
+  readonly by?: 'tags' | { readonly setting: string };
+}
 
 /** All runs: sorted, filtered, several marked, compared, annotated and deleted. */
 function RunsTable(props: {
   model: PanelModel;
   summaries: ReadonlyMap<string, IRunSummary>;
   courses: ICourses | null;
-  choice: CoursesChoice;
-  choose: (choice: CoursesChoice) => void;
+  choice: ICoursesChoice;
+  choose: (choice: ICoursesChoice) => void;
   pointed: Signal<unknown, string | null>;
 }): React.ReactElement {
   const { model, summaries, courses, choice, pointed } = props;
@@ -139,6 +146,7 @@ function RunsTable(props: {
               />{' '}
               {trans.__('Log scale')}
             </label>
+            <GroupSelect choice={choice} choose={props.choose} rows={all} trans={trans} />
           </div>
           {courses.runs.length === 0 ? (
             <p className="jp-MegalensHint">{trans.__('No run has this number.')}</p>
@@ -153,6 +161,7 @@ function RunsTable(props: {
               trans={trans}
             />
           )}
+          {courses.groups.length > 0 && <SmallCourses courses={courses} scale={choice.scale} trans={trans} />}
         </section>
       )}
       {all.length > 0 && (
@@ -260,6 +269,48 @@ function RunsTable(props: {
         </div>
       )}
     </>
+  );
+}
+
+/** What small pictures are made of: tags, or a setting that few values of many runs have in common. */
+function GroupSelect(props: {
+  choice: ICoursesChoice;
+  choose: (choice: ICoursesChoice) => void;
+  rows: readonly ITableRow[];
+  trans: TranslationBundle;
+}): React.ReactElement {
+  const { choice, choose, rows, trans } = props;
+  const isShared = (setting: string): boolean =>
+    new Set(rows.map(({ settings }) => settings.get(setting))).size <= MOST_GROUPS;
+  const settings = differing(rows).filter(isShared);
+  const { by, ...rest } = choice;
+  const value = by === undefined ? '' : by === 'tags' ? 'tags' : `setting ${by.setting}`;
+  return (
+    <label>
+      {trans.__('Small pictures by')}{' '}
+      <select
+        className="jp-MegalensSelect"
+        value={value}
+        onChange={({ target }) =>
+          choose({
+            ...rest,
+            ...(target.value === 'tags'
+              ? { by: 'tags' as const }
+              : target.value !== '' && { by: { setting: target.value.slice('setting '.length) } })
+          })
+        }
+      >
+        <option value="">{trans.__('nothing')}</option>
+        {rows.some(({ entry }) => (entry.tags ?? []).length > 0) && (
+          <option value="tags">{trans.__('tags')}</option>
+        )}
+        {settings.map(setting => (
+          <option key={setting} value={`setting ${setting}`}>
+            {setting}
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }
 
@@ -532,8 +583,18 @@ export class RunsTableWidget extends ReactWidget {
     this._compared = now;
     const choice = this._choice;
     try {
-      const runs = recorded.slice(0, MOST_COMPARED).map(({ id }) => id);
-      const found = await this._runs.courses({ ...choice, runs });
+      const { by, ...rest } = choice;
+      const chosen = recorded.slice(0, MOST_COMPARED);
+      const rows = chosen.map(entry => ({
+        entry,
+        settings: this._summaries.get(entry.id)?.settings ?? new Map()
+      }));
+      const groups = by && groupsOf(rows, by, this._model.trans.__('none'));
+      const found = await this._runs.courses({
+        ...rest,
+        runs: chosen.map(({ id }) => id),
+        ...(groups && { groups })
+      });
       if (choice === this._choice) {
         this._courses = found;
         this._fault = null;
@@ -549,7 +610,7 @@ export class RunsTableWidget extends ReactWidget {
   private readonly _changed = new Signal<this, void>(this);
   private readonly _pointed = new Signal<unknown, string | null>(this);
   private _courses: ICourses | null = null;
-  private _choice: CoursesChoice = { scale: 'linear' };
+  private _choice: ICoursesChoice = { scale: 'linear' };
   private _compared = 0;
   private _summaries: ReadonlyMap<string, IRunSummary> = new Map();
   private _fault: string | null = null;

@@ -101,6 +101,39 @@ export function filtered(rows: readonly ITableRow[], text: string): ITableRow[] 
   });
 }
 
+/** As many groups as the server answers at once. */
+export const MOST_GROUPS = 24;
+
+/** Places of rows, by what they have in common. */
+export interface IRowGroup {
+  readonly name: string;
+  readonly runs: number[];
+}
+
+/**
+ * Rows by their tags or by the value of a setting, the largest groups of many; ordered by name.
+ * @param without - What those are called that have none.
+ */
+export function groupsOf(
+  rows: readonly Pick<ITableRow, 'entry' | 'settings'>[],
+  by: 'tags' | { setting: string },
+  without: string
+): IRowGroup[] {
+  const groups = new Map<string, number[]>();
+  rows.forEach(({ entry, settings }, at) => {
+    const value = by === 'tags' ? undefined : settings.get(by.setting);
+    const names = by === 'tags' ? (entry.tags ?? []) : value === undefined ? [] : [String(value)];
+    for (const name of names.length > 0 ? names : [without]) {
+      groups.set(name, [...(groups.get(name) ?? []), at]);
+    }
+  });
+  return [...groups]
+    .map(([name, runs]) => ({ name: name.slice(0, 200), runs }))
+    .sort((a, b) => b.runs.length - a.runs.length)
+    .slice(0, MOST_GROUPS)
+    .sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
+}
+
 /** The rows in order; those without a value stand last, and what is equal stays as it was. */
 export function ordered(rows: readonly ITableRow[], { by, descending }: IOrder): ITableRow[] {
   const sign = descending ? -1 : 1;

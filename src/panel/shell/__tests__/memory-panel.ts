@@ -1,5 +1,6 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import type { ICourses } from '../../../client/courses';
+import type { CoursesRequest } from '../../../protocol/requests.generated';
 import { ClientError } from '../../../client/rest';
 import type { Hello } from '../../../protocol/messages.generated';
 import type { ViewOptions } from '../../../protocol/views.generated';
@@ -84,10 +85,21 @@ export class MemoryRuns implements IMegalensRuns {
   }
 
   /** Courses of many runs, as the server would answer. */
-  compared: ICourses = { name: 'loss', names: [], steps: [], quantiles: [], counts: [], runs: [] };
+  compared: Omit<ICourses, 'groups'> = {
+    name: 'loss',
+    names: [],
+    steps: [],
+    quantiles: [],
+    counts: [],
+    runs: []
+  };
 
-  async courses(): Promise<ICourses> {
-    return this.compared;
+  async courses({ groups = [] }: CoursesRequest): Promise<ICourses> {
+    const { quantiles } = this.compared;
+    return {
+      ...this.compared,
+      groups: groups.map(({ name, runs }) => ({ name, runs: runs.length, quantiles }))
+    };
   }
 
   async connect(): Promise<IRunEntry> {

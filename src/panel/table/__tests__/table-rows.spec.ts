@@ -1,7 +1,15 @@
 /** @jest-environment ./jest.environment.node.js */
 import type { RunSetting } from '../../../client/runs-api';
 import type { IRunEntry, IRunSummary } from '../../../tokens';
-import { formatDuration, differing, filtered, ordered, tableRows, type IOrder } from '../table-rows';
+import {
+  formatDuration,
+  differing,
+  filtered,
+  groupsOf,
+  ordered,
+  tableRows,
+  type IOrder
+} from '../table-rows';
 
 const entry = (id: string, more: Partial<IRunEntry> = {}): IRunEntry => ({
   id,
@@ -32,6 +40,25 @@ const by = (column: IOrder['by'], descending = false): string =>
   ids(ordered(ROWS, { by: column, descending }));
 
 describe('rows of the table of runs', () => {
+  it('are grouped by tags and by settings, also those that have none', () => {
+    expect(groupsOf(ROWS, { setting: 'model.layers' }, 'none')).toEqual([
+      { name: '4', runs: [1] },
+      { name: '8', runs: [2] },
+      { name: 'none', runs: [0] }
+    ]);
+    const many = Array.from({ length: 200 }, (_, at) => ({
+      entry: entry(`${at}`, { tags: at % 2 ? [`t${at % 100}`, 'odd'] : [] }),
+      settings: new Map()
+    }));
+    const groups = groupsOf(many, 'tags', 'none');
+    expect(groups).toHaveLength(24);
+    expect(groups.slice(0, 3).map(({ name, runs }) => [name, runs.length])).toEqual([
+      ['none', 100],
+      ['odd', 100],
+      ['t1', 2]
+    ]);
+  });
+
   it('tell how long a run took, and nothing where nobody knows its end', () => {
     expect(ROWS.map(({ duration }) => duration)).toEqual([100, 10800, NaN]);
     expect([12, 720, 3 * 3600 + 300, 52 * 3600].map(formatDuration)).toEqual([
