@@ -66,7 +66,7 @@ export const scaled = (values: Values, scale: Scale): Values =>
   scale === 'linear' ? values : values.map(each => (each === null || each <= 0 ? null : Math.log10(each)));
 
 /** A run's course in a cell of the table. */
-export function Sparkline({ course }: { course: IRunCourse }): React.ReactElement {
+export function CourseLine({ course }: { course: IRunCourse }): React.ReactElement {
   const [low, high] = rangeOf([course.low, course.high], []);
   const last = Math.max(1, course.low.length - 1);
   const path = areaPath(course.low, course.high, (at, value) => [
@@ -74,7 +74,7 @@ export function Sparkline({ course }: { course: IRunCourse }): React.ReactElemen
     19 - (18 * (value - low)) / (high - low || 1)
   ]);
   return (
-    <svg className={`jp-MegalensSparkline jp-mod-${course.why}`} viewBox="0 0 100 20" aria-hidden="true">
+    <svg className={`jp-MegalensCourseLine jp-mod-${course.why}`} viewBox="0 0 100 20" aria-hidden="true">
       <path d={path} />
     </svg>
   );

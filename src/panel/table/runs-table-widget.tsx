@@ -14,7 +14,7 @@ import { CompareBar } from '../runs/compare-bar';
 import { bytesOf, isDeletable } from '../runs/keep-newest';
 import { runMark } from '../runs/run-mark';
 import { NoticeBox, PanelButton } from '../shell/section';
-import { CoursesPicture, Sparkline, reasonText } from './courses-picture';
+import { CourseLine, CoursesPicture, reasonText } from './courses-picture';
 import { SmallCourses } from './small-courses';
 import {
   MOST_GROUPS,
@@ -431,7 +431,7 @@ function courseColumns({ name }: ICourses, trans: TranslationBundle): IColumn[] 
           '–'
         ) : (
           <span title={reasonText(course, trans)}>
-            <Sparkline course={course} />
+            <CourseLine course={course} />
             {course.distance === null ? '–' : trans.__('%1 apart', formatNumber(course.distance, 3))}
           </span>
         )

@@ -142,7 +142,7 @@ def test_the_rank_that_does_more_is_named_while_it_trains_and_afterwards_with_wh
     (alarm,) = alarms
     assert (alarm["rule"], alarm["rank"]) == ("slow_rank", 2)
     assert 30 <= alarm["step"] <= 40
-    assert re.fullmatch(r"Rank 2 is \d+% slower than the other ranks since step \d+\.", alarm["sentence"])
+    assert re.fullmatch(r"Rank 2 is \d+ % slower than the other ranks since step \d+\.", alarm["sentence"])
     assert alarm["value"] > alarm["expected"] + 10
     analysis = analyse(pyarrow.Table.from_pandas(pandas.DataFrame(rows)))
     culprits = [each for each in analysis.verdict().culprits if each.kind == "device"]
