@@ -67,6 +67,7 @@ CHECKS = (
     Check("example extension", ("npm", "run", "--silent", "build:example"), fast=False),
     Check("generated types, Python", (PYTHON, "-m", "scripts.message_types", "--check")),
     Check("golden fixtures", (PYTHON, "-m", "scripts.make_fixtures", "--check")),
+    Check("figures of docs/costs.md", (PYTHON, "-m", "bench.costs", "--check")),
     Check("jest", JEST, 1200, fast=False, suite=True),
     Check(
         "jest, fast",
