@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import ClientError, bad_argument
+from .opening import run_folders
 from .run_courses import BLOCKS, Column, RunCourses, ScalarCourse, scalar_names
-from .storage import HEADER
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -53,7 +52,7 @@ def compare(
     """
     if scale not in ("linear", "log"):
         raise bad_argument("scale", "'linear' or 'log'", scale)
-    folders = run_folders([runs] if isinstance(runs, (str, os.PathLike)) else runs)
+    folders = _folders([runs] if isinstance(runs, (str, os.PathLike)) else runs)
     if not folders:
         raise ClientError("No run folder is there. Give run folders or a pattern such as runs/*.")
     names = scalar_names(folders)
@@ -70,19 +69,13 @@ def compare(
     return ComparedRuns.of([course for _, course in there], scale, folders=[path for path, _ in there])
 
 
-def run_folders(runs: Iterable[str | os.PathLike[str]]) -> list[Path]:
+def _folders(runs: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Return the run folders that paths and patterns name, each once."""
     found: dict[Path, None] = {}
     for each in runs:
         if not isinstance(each, (str, os.PathLike)):
             raise bad_argument("runs", "paths of run folders, or patterns of them", each)
-        path = Path(each).expanduser()
-        places = [path] if path.exists() else sorted(Path(found) for found in glob.glob(str(path)))
-        for place in places:
-            inner = (
-                [place] if (place / HEADER).is_file() else sorted(p.parent for p in place.glob("*/run.json"))
-            )
-            found.update(dict.fromkeys(folder.absolute() for folder in inner))
+        found.update(dict.fromkeys(folder.absolute() for folder in run_folders(each)))
     return list(found)
 
 
