@@ -20,7 +20,7 @@ module.exports = {
     '<rootDir>/lib',
     '<rootDir>/.venv'
   ],
-  testRegex: 'src/(.*/)?__tests__/.*\\.spec\\.tsx?$',
+  testRegex: '(src|examples)/(.*/)?__tests__/.*\\.spec\\.tsx?$',
   coverageProvider: 'v8',
   moduleNameMapper: {
     '\\.(css|svg)$': '<rootDir>/jest.stub.js',

@@ -12,6 +12,9 @@ import { registerSlices } from './slice';
 
 // What packages with views of their own need; the token has to be this one.
 export { IMegalensViewRegistry } from './tokens';
+export { kitOptions } from './views/kits/options';
+export type { IAsked, IKit } from './views/kits/kit';
+export type { ILinesKit, IStepLine, KitLineOptions } from './views/kits/lines-kit';
 export { ViewModel, type IViewEnvironment } from './views/shared/view-model';
 export type { IPlace, IRecipe } from './charts';
 export type { IViewDescriptor, IViewInfo } from './protocol/view-descriptor';
@@ -22,6 +25,9 @@ export type { IMark, IMoved, Loaded } from './views/shared/content';
 export type { Control } from './views/shared/control';
 export type { IViewDefinition } from './views/shared/definition';
 export type { ITip } from './views/shared/table';
+
+/** Load what makes a view of its rows alone: lines, a matrix, lanes, points, or a text. */
+export const kits = (): Promise<typeof import('./views/kits')> => import('./views/kits');
 
 registerSlices(SLICES);
 for (const { panel } of SLICES) {

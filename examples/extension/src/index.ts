@@ -1,5 +1,5 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { IMegalensViewRegistry, type IViewDescriptor } from 'megalens';
+import { IMegalensViewRegistry, kitOptions, type IViewDescriptor } from 'megalens';
 
 /** All that is known of the view before its code is loaded. */
 export const descriptor: IViewDescriptor = {
@@ -10,14 +10,11 @@ export const descriptor: IViewDescriptor = {
   command: 'megalens-weight-norms:open',
   offer: ['panel', 'palette'],
   needs: { streams: ['weight_norms'], flag: false, absent: 'No weight norms are logged' },
-  options: {
-    type: 'object',
-    additionalProperties: false,
-    properties: {
-      contains: { type: 'string', default: '', description: 'What the names of the weights drawn contain.' },
-      relative: { type: 'boolean', default: false, description: 'Divide each line by its first value.' }
-    }
-  }
+  // Smoothing, other runs, the scale and what is hidden are options of every view of lines.
+  options: kitOptions('lines', {
+    contains: { type: 'string', default: '', description: 'What the names of the weights drawn contain.' },
+    relative: { type: 'boolean', default: false, description: 'Divide each line by its first value.' }
+  })
 };
 
 const plugin: JupyterFrontEndPlugin<void> = {
@@ -26,7 +23,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   requires: [IMegalensViewRegistry],
   activate: (_app: JupyterFrontEnd, registry: IMegalensViewRegistry): void => {
-    registry.register(descriptor, () => import('./view'));
+    registry.register(descriptor, async () => (await import('./view')).load());
   }
 };
 

@@ -1,7 +1,7 @@
 import { Chart } from '../../charts';
 import { LIGHT_THEME } from '../../charts/vega';
-import { axisTexts, placeWords } from '../shared/lines/step-axis';
-import { lineRecipe } from '../shared/lines/line-recipe';
+import { axisTexts, placeWords } from '../kits/lines/step-axis';
+import { lineRecipe } from '../kits/lines/line-recipe';
 
 jest.setTimeout(30_000);
 

@@ -3,8 +3,8 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import type { IMark } from '../shared/content';
 import type { IViewModel } from '../shared/definition';
-import { brokenPoints, type ILine } from '../shared/lines/line';
-import { readRunLines, smoothLines } from '../shared/lines/shape-lines';
+import { brokenPoints, type ILine } from '../kits/lines/line';
+import { readRunLines, smoothLines } from '../kits/lines/shape-lines';
 import { loadModel } from './model';
 
 const at = (x: number): IMark => ({ facet: null, x: [x, x], y: null });

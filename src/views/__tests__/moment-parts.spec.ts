@@ -2,13 +2,13 @@
 import COLORS from '#protocol/charts/colors.json';
 import { type IMomentGroups, type MomentKey, PRE_STEP } from '../../store/row-moments';
 import { badStretches } from '../statistics/captions';
-import { lineColors } from '../shared/lines/legend';
-import { compareLines } from '../shared/lines/compare';
+import { lineColors } from '../kits/lines/legend';
+import { compareLines } from '../kits/lines/compare';
 import { rowFilter, rowsCsv } from '../statistics/table-pane';
 import { groupTable, tableCsv } from '../../aggregate/group-table';
-import { Detail } from '../shared/lines/detail';
-import type { ILine } from '../shared/lines/line';
-import { lineRecipe } from '../shared/lines/line-recipe';
+import { Detail } from '../kits/lines/detail';
+import type { ILine } from '../kits/lines/line';
+import { lineRecipe } from '../kits/lines/line-recipe';
 import { cellsOf } from '../statistics/map-cells';
 import { movesOf } from '../statistics/cell-panes';
 import { middleCut, shortName, shortNames } from '../shared/short-name';

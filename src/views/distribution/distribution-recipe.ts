@@ -17,7 +17,7 @@ import {
   type Row
 } from '../../charts';
 import { mixed, hexOf } from '../../charts/color-scale';
-import { WHOLE_NUMBERS } from '../shared/lines/line-recipe';
+import { WHOLE_NUMBERS } from '../kits/lines/line-recipe';
 import { rowPlaces } from '../shared/row-places';
 import { colorStrip, extentOf } from '../shared/scale';
 import type { Translate } from '../shared/translate';

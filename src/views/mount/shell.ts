@@ -1,7 +1,7 @@
 import { own } from '../../protocol/records';
 import { Minimap } from './minimap';
 import type { IContent, INote } from '../shared/content';
-import { onlyShown, toggled, type ILegend, type ILegendEntry } from '../shared/lines/legend';
+import { onlyShown, toggled, type ILegend, type ILegendEntry } from '../kits/lines/legend';
 import { shortName, shortNames } from '../shared/short-name';
 import type { ITable } from '../shared/table';
 import type { Translate } from '../shared/translate';

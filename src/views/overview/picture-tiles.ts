@@ -9,7 +9,7 @@ import { takesChanges, type IRunSource } from '../../store/source';
 import { MapPane } from '../statistics/map-pane';
 import { ScalarLines } from '../scalars/scalar-lines';
 import type { IBriefFact, Loaded } from '../shared/content';
-import { OtherRuns } from '../shared/lines/other-runs';
+import { OtherRuns } from '../kits/lines/other-runs';
 import { shortName } from '../shared/short-name';
 import type { IViewEnvironment } from '../shared/view-model';
 import { TrendView } from '../trend/trend-view';

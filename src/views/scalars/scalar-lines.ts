@@ -7,18 +7,16 @@ import type { IMark } from '../shared/content';
 import { scalarsWords } from '../shared/change-words';
 import { type Control, selectControl } from '../shared/control';
 import { transformControl } from '../shared/controls';
-import { axisTexts, placeWords } from '../shared/lines/step-axis';
-import { badOf } from '../shared/lines/line-recipe';
-import { comparedTitle } from '../shared/lines/compare';
-import type { ILine } from '../shared/lines/line';
+import { byUnit } from '../kits/lines/by-unit';
+import type { ILine } from '../kits/lines/line';
 import {
   LinesView,
   type IComparedLines,
   type ILineRun,
   type LineContent,
   type LinesLoaded
-} from '../shared/lines/lines-view';
-import type { ILineAsk } from '../shared/lines/shape-lines';
+} from '../kits/lines/lines-view';
+import type { ILineAsk } from '../kits/lines/shape-lines';
 import type { ILinkedMarks } from '../shared/links';
 import { emptyState, nothingYet, type IState } from '../shared/states';
 import type { IViewEnvironment } from '../shared/view-model';
@@ -111,7 +109,7 @@ export class ScalarLines extends LinesView<Required<ScalarsOptions>> {
 
   protected async read(signal: AbortSignal): Promise<LinesLoaded> {
     const { options, t } = this;
-    const { runs, smoothing, transform, x } = options;
+    const { runs, x } = options;
     // Clocks of two runs never meet: over time, runs are compared since their beginnings.
     const align = options.align === 'step' && x === 'time' && runs.length > 0 ? 'time' : options.align;
     const { units } = await readScalars(this.source, { names: [] }, signal);
@@ -132,28 +130,17 @@ export class ScalarLines extends LinesView<Required<ScalarsOptions>> {
     if (found.lines.length === 0) {
       return { state: this._empty() };
     }
-    const unitOf = unitsOf(found.lines);
-    const panels = [...new Set(found.shown.map(unitOf))];
-    const placed = (lines: readonly ILine[]): ILine[] =>
-      lines.map(line => ({ ...line, panel: Math.max(0, panels.indexOf(unitOf(line))) }));
-    const shown = placed(found.shown);
-    const headers = panels.map(unit => unit || this.unitless);
-    this.picture.take({
-      lines: placed(found.lines),
-      legend: this.legend,
-      bad: badOf(shown),
-      axis: found.axis,
-      transform,
-      ignoresOutliers: options.ignore_outliers,
-      choose: change => this.choose(change),
-      texts: { ...axisTexts(align, x, this.env, t), yTitle: headers[0] ?? '', colorTitle: t('Scalars') },
+    const { drawn, units: shownUnits } = byUnit(found);
+    const headers = shownUnits.map(unit => unit || this.unitless);
+    this.take(drawn, {
+      yTitle: headers[0] ?? '',
+      colorTitle: t('Scalars'),
       headers,
       quantity: '',
-      smoothing,
-      placeWords: placeWords(align, x, t),
-      readSteps: async (run, steps) => placed(await found.readSteps(run, steps))
+      align,
+      over: x
     });
-    return { content: this._words({ ...found, shown }) };
+    return { content: this._words(drawn) };
   }
 
   private async _linesOf(
@@ -191,15 +178,8 @@ export class ScalarLines extends LinesView<Required<ScalarsOptions>> {
     const lines = found.shown.filter(line => !line.isFaint);
     const nonFinite = lines.reduce((sum, line) => sum + line.nonFinite.reduce((a, b) => a + b, 0), 0);
     const absent = (options.names ?? []).filter(name => !this._known.includes(name));
-    const steps = lines.flatMap(line => [line.step[0] ?? NaN, line.step[line.step.length - 1] ?? NaN]);
-    const title = t(
-      '%1, steps %2 to %3',
-      [...new Set(lines.map(line => line.key))].join(', '),
-      formatInteger(Math.min(...steps)),
-      formatInteger(Math.max(...steps))
-    );
     return {
-      title: comparedTitle(title, options, found.others, t, found.base),
+      title: this.stepsTitle([...new Set(lines.map(line => line.key))].join(', '), found),
       caption: [
         ...(absent.length > 0 ? [t('This run has no scalar named %1.', absent.join(t(' or ')))] : []),
         ...(nonFinite > 0
@@ -241,18 +221,4 @@ export class ScalarLines extends LinesView<Required<ScalarsOptions>> {
 
   private _known: readonly string[] = [];
   private _thinned = 0;
-}
-
-/** The units of lines: of a run that tells none of a scalar, the one that other runs tell, if that is one. */
-function unitsOf(lines: readonly ILine[]): (line: ILine) => string {
-  const told = new Map<string, Set<string>>();
-  for (const { key, unit } of lines) {
-    if (unit) {
-      told.set(key, (told.get(key) ?? new Set()).add(unit));
-    }
-  }
-  return ({ key, unit }) => {
-    const [other, ...more] = told.get(key) ?? [];
-    return unit ?? (other === undefined || more.length > 0 ? '' : other);
-  };
 }

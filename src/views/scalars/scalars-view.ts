@@ -11,8 +11,8 @@ import type {
   IViewDefinition,
   IViewPart
 } from '../shared/definition';
-import { RunList, runsControls } from '../shared/lines/compare';
-import { SMOOTHINGS } from '../shared/lines/lines-view';
+import { RunList, runsControls } from '../kits/lines/compare';
+import { SMOOTHINGS } from '../kits/lines/lines-view';
 import { guarded } from '../shared/tile';
 import type { IViewEnvironment } from '../shared/view-model';
 import { axisControls, foundNames, kindControl, ScalarLines } from './scalar-lines';

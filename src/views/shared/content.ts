@@ -1,6 +1,6 @@
 import type { IPlotFrame, IRecipe } from '../../charts';
 import type { IState } from './states';
-import type { ILegend } from './lines/legend';
+import type { ILegend } from '../kits/lines/legend';
 import type { ITable } from './table';
 
 interface IPixels {

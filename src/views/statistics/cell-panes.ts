@@ -3,9 +3,9 @@ import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/row-mom
 import type { IPointed } from '../../store/run-link';
 import type { Loaded, IMark, INote } from '../shared/content';
 import type { ILinkedMarks } from '../shared/links';
-import { allHidden, hiddenWords, shownLines } from '../shared/lines/legend';
-import type { ILine } from '../shared/lines/line';
-import type { ILinesRequest } from '../shared/lines/line-recipe';
+import { allHidden, hiddenWords, shownLines } from '../kits/lines/legend';
+import type { ILine } from '../kits/lines/line';
+import type { ILinesRequest } from '../kits/lines/line-recipe';
 import { nothingYet, emptyState, type IState } from '../shared/states';
 import type { Translate } from '../shared/translate';
 import { shortName } from '../shared/short-name';

@@ -2,8 +2,8 @@ import { formatInteger, formatNumber, SigmaScale, type ColorScale } from '../../
 import type { IMomentGroups, MomentColumn, MomentKey, IMomentIndex } from '../../store/row-moments';
 import type { IMark } from '../shared/content';
 import { lockedWords } from '../shared/controls';
-import { valueWords } from '../shared/lines/line-recipe';
-import type { StepAxis } from '../shared/lines/step-axis';
+import { valueWords } from '../kits/lines/line-recipe';
+import type { StepAxis } from '../kits/lines/step-axis';
 import { hold, extentOf } from '../shared/scale';
 import { shortName } from '../shared/short-name';
 import type { Translate } from '../shared/translate';

@@ -5,7 +5,7 @@ import { readPattern } from '../../aggregate';
 import { isRangeText } from '../../protocol/ranges';
 import { type Control, selectControl } from '../shared/control';
 import { smoothingControl } from '../shared/controls';
-import { runsControls } from '../shared/lines/compare';
+import { runsControls } from '../kits/lines/compare';
 import { chip, rangesField } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { oneTensor } from './name-facts';

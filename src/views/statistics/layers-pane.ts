@@ -3,9 +3,9 @@ import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/row-mom
 import type { IPointed } from '../../store/run-link';
 import type { IMark, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { compareLines, comparedTitle, missingWords, runWords } from '../shared/lines/compare';
-import { allHidden, hiddenWords, shownLines } from '../shared/lines/legend';
-import type { ILine } from '../shared/lines/line';
+import { compareLines, comparedTitle, missingWords, runWords } from '../kits/lines/compare';
+import { allHidden, hiddenWords, shownLines } from '../kits/lines/legend';
+import type { ILine } from '../kits/lines/line';
 import type { ILinkedMarks } from '../shared/links';
 import { nearestIndex } from '../shared/scale';
 import type { Translate } from '../shared/translate';

@@ -1,8 +1,8 @@
 import { gapStarts } from '../../aggregate';
 import { byName } from '../../protocol/records';
 import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/row-moments';
-import type { RunClock } from '../shared/lines/step-axis';
-import type { ILine } from '../shared/lines/line';
+import type { RunClock } from '../kits/lines/step-axis';
+import type { ILine } from '../kits/lines/line';
 import type { MomentOptions } from './words';
 
 /** Columns of groups that are columns of a line. */

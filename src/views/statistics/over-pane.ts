@@ -1,7 +1,7 @@
 import type { IPlace, IRecipe, Row } from '../../charts';
 import type { IContent, IMark, IMoved } from '../shared/content';
-import { lineColors, legendOf } from '../shared/lines/legend';
-import { finiteRange, type ILine } from '../shared/lines/line';
+import { lineColors, legendOf } from '../kits/lines/legend';
+import { finiteRange, type ILine } from '../kits/lines/line';
 import {
   lineRecipe,
   type ILinesRequest,
@@ -10,7 +10,7 @@ import {
   tipLines,
   valueWords,
   type ICursor
-} from '../shared/lines/line-recipe';
+} from '../kits/lines/line-recipe';
 import { moveOf, padded, scaleOf } from '../shared/scale';
 import type { ITip } from '../shared/table';
 import { MomentPane } from './pane';

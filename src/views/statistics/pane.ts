@@ -20,9 +20,9 @@ import {
 } from './moment-states';
 import type { IReadBy } from '../../client/run-reader';
 import { readByWords } from './captions';
-import { missingWords } from '../shared/lines/compare';
-import type { OtherRuns } from '../shared/lines/other-runs';
-import { clockOf, unknownClock, type RunClock, StepAxis } from '../shared/lines/step-axis';
+import { missingWords } from '../kits/lines/compare';
+import type { OtherRuns } from '../kits/lines/other-runs';
+import { clockOf, unknownClock, type RunClock, StepAxis } from '../kits/lines/step-axis';
 import { oneTensor } from './name-facts';
 import { MomentReader, type IMomentQuestion, type IMomentRun } from './reader';
 import { quantityWords } from './words';

@@ -1,10 +1,10 @@
 import { picked } from '../../aggregate';
 import { byName } from '../../protocol/records';
 import { GROUP_FLOATS, type IMomentGroups, type MomentKey, type MomentColumn } from '../../store/row-moments';
-import { compareLines } from '../shared/lines/compare';
-import { mapColumns, type ILine } from '../shared/lines/line';
-import { pointsOf } from '../shared/lines/shape-lines';
-import { clockOf, type RunClock, StepAxis } from '../shared/lines/step-axis';
+import { compareLines } from '../kits/lines/compare';
+import { mapColumns, type ILine } from '../kits/lines/line';
+import { pointsOf } from '../kits/lines/shape-lines';
+import { clockOf, type RunClock, StepAxis } from '../kits/lines/step-axis';
 import type { Translate } from '../shared/translate';
 import { badSteps, badStretches, type IStretch } from './captions';
 import { groupId, LINE_COLUMNS, linesOf, startsOf } from './line';

@@ -8,7 +8,7 @@ import {
   type MomentKey,
   type ReadingProgress
 } from '../../store/row-moments';
-import type { IOtherRun } from '../shared/lines/other-runs';
+import type { IOtherRun } from '../kits/lines/other-runs';
 import { groupId } from './line';
 import { narrowed } from './map-cells';
 import type { MomentGroupsRequest } from '../../protocol/requests.generated';

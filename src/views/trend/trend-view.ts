@@ -11,12 +11,10 @@ import { type Control, selectControl } from '../shared/control';
 import { colorRangeControl, goControl, transformControl } from '../shared/controls';
 import { capital, flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
 import { layerWords, chosenLayers, layerName } from '../shared/layers';
-import { axisTexts, placeWords } from '../shared/lines/step-axis';
-import { badOf } from '../shared/lines/line-recipe';
-import { comparedTitle } from '../shared/lines/compare';
-import { toldOf, type ILine } from '../shared/lines/line';
-import { LinesView, type ILineRun, type ILinesDrawn, type LinesLoaded } from '../shared/lines/lines-view';
-import type { ILineAsk } from '../shared/lines/shape-lines';
+import { comparedTitle } from '../kits/lines/compare';
+import { toldOf, type ILine } from '../kits/lines/line';
+import { LinesView, type ILineRun, type ILinesDrawn, type LinesLoaded } from '../kits/lines/lines-view';
+import type { ILineAsk } from '../kits/lines/shape-lines';
 import { lockedRange } from '../shared/scale';
 import { emptyFlag, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
 import { logNotes } from '../shared/robust-range';
@@ -240,7 +238,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
 
   private async _readLines(layers: number, signal: AbortSignal): Promise<LinesLoaded> {
     const { options, t } = this;
-    const { align, compare, smoothing, statistic, transform } = options;
+    const { compare, statistic } = options;
     const found = await this.compared(layers, (run, ask) => this._linesOf(run, ask, signal), signal);
     const state = this._answer && (await this._without(this._answer));
     if (state || 'kind' in found || this._answer === null) {
@@ -253,18 +251,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
       : compare === 'difference'
         ? t('difference of %1', quantity)
         : t('ratio of %1', quantity);
-    this.picture.take({
-      ...found,
-      legend: this.legend,
-      bad: badOf(found.shown),
-      transform,
-      ignoresOutliers: options.ignore_outliers,
-      choose: change => this.choose(change),
-      texts: { ...axisTexts(align, 'step', this.env, t), yTitle, colorTitle: t('layer') },
-      quantity: yTitle,
-      smoothing,
-      placeWords: placeWords(align, 'step', t)
-    });
+    this.take(found, { yTitle, colorTitle: t('layer'), quantity: yTitle });
     const shown = found.shown.filter(({ isFaint }) => !isFaint);
     const isOne = shown.every(({ run }) => run === shown[0]?.run);
     const told = shown.map((line, at) => ({ ...toldOf(line), layer: (isOne ? line.layer : null) ?? at }));

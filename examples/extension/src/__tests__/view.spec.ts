@@ -41,13 +41,15 @@ it('the view of another package is registered, drawn, changed, copied and let go
   const view = await mountView(node, source(), options, { renderer: 'svg' });
   await view.settled();
   expect(node.querySelectorAll('.mark-line path')).toHaveLength(2);
-  expect(view.options).toEqual({ view: 'weight_norms', contains: '', relative: true });
-  expect(view.summary()).toBe('Norms of 2 weights: fc, qkv.');
+  expect(view.options).toMatchObject({ contains: '', relative: true, smoothing: 0, hidden: [] });
+  expect(view.summary()).toBe(
+    'fc rose from 1 to 1.5 between step 1 and 2. qkv fell from 1 to 0.5 between step 1 and 2.'
+  );
   expect(toCode(view.options)).toBe('run.view("weight_norms", relative=True)');
 
   await view.update({ contains: 'q' } as Partial<ViewOptions>);
   expect(node.querySelectorAll('.mark-line path')).toHaveLength(1);
-  expect(view.summary()).toBe('Norms of 1 weights: qkv.');
+  expect(view.summary()).toBe('qkv fell from 1 to 0.5 between step 1 and 2.');
   expect(await view.toSVG()).toContain('qkv');
   node.querySelector<HTMLButtonElement>('button[data-control="relative"]')?.click();
   await view.settled();

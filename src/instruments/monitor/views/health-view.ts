@@ -20,7 +20,7 @@ import type {
   IViewDefinition
 } from '../../../views/shared/definition';
 import { loadView } from '../../../views/view-code';
-import { OtherRuns } from '../../../views/shared/lines/other-runs';
+import { OtherRuns } from '../../../views/kits/lines/other-runs';
 import type { IViewEnvironment } from '../../../views/shared/view-model';
 import { formatInteger } from '../../../charts';
 import { LinesPane } from '../../../views/statistics/lines-pane';

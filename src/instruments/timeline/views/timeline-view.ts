@@ -5,7 +5,7 @@ import type { IContent, IMark, IMoved, INote, Loaded } from '../../../views/shar
 import { type Control, selectControl } from '../../../views/shared/control';
 import { goControl } from '../../../views/shared/controls';
 import { chip, rangesField, type ITip } from '../../../views/shared/table';
-import type { ILegend } from '../../../views/shared/lines/legend';
+import type { ILegend } from '../../../views/kits/lines/legend';
 import { loadSentences, said } from '../../../views/shared/said';
 import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-model';
 import { hold, moveOf, axisParams } from '../../../views/shared/scale';

@@ -5,7 +5,7 @@ import type { IPointed } from '../../../../store/run-link';
 import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { colorRangeControl, lockedWords, transformControl } from '../../../../views/shared/controls';
-import { WHOLE_NUMBERS } from '../../../../views/shared/lines/line-recipe';
+import { WHOLE_NUMBERS } from '../../../../views/kits/lines/line-recipe';
 import type { ILinkedMarks } from '../../../../views/shared/links';
 import {
   around,

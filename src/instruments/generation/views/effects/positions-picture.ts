@@ -2,8 +2,8 @@ import { COLORS, formatInteger, formatNumber, type Row } from '../../../../chart
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import type { IContent } from '../../../../views/shared/content';
 import { layerName } from '../../../../views/shared/layers';
-import type { ILine } from '../../../../views/shared/lines/line';
-import { tipLines, readLine } from '../../../../views/shared/lines/line-recipe';
+import type { ILine } from '../../../../views/kits/lines/line';
+import { tipLines, readLine } from '../../../../views/kits/lines/line-recipe';
 import type { ITip } from '../../../../views/shared/table';
 import { tokenLabels, tokenTicks, type ITokenWindow } from '../shared/token-axis';
 import type { Translate } from '../../../../views/shared/translate';

@@ -1,10 +1,10 @@
 import { picked } from '../../../../aggregate';
 import { COLORS, type IPlace, type IRecipe, type Row } from '../../../../charts';
 import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
-import { lineColors } from '../../../../views/shared/lines/legend';
-import { mapColumns, type ILine } from '../../../../views/shared/lines/line';
-import type { ILinesRequest, ICursor } from '../../../../views/shared/lines/line-recipe';
-import { lineRecipe, moveAmong } from '../../../../views/shared/lines/line-recipe';
+import { lineColors } from '../../../../views/kits/lines/legend';
+import { mapColumns, type ILine } from '../../../../views/kits/lines/line';
+import type { ILinesRequest, ICursor } from '../../../../views/kits/lines/line-recipe';
+import { lineRecipe, moveAmong } from '../../../../views/kits/lines/line-recipe';
 import { nearestIndex, extentOf, padded, scaleOf } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 

@@ -5,7 +5,7 @@ import { Pictured } from '../../../../views/shared/view-model';
 import { retryAction } from '../../../../views/shared/states';
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import { layerName } from '../../../../views/shared/layers';
-import type { ILine } from '../../../../views/shared/lines/line';
+import type { ILine } from '../../../../views/kits/lines/line';
 import { wide } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';

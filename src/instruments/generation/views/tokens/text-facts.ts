@@ -1,6 +1,6 @@
 import type { TokensOptions } from '../../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../../store/source';
-import { OtherRuns } from '../../../../views/shared/lines/other-runs';
+import { OtherRuns } from '../../../../views/kits/lines/other-runs';
 import type { IViewRuns } from '../../../../views/view';
 import type { IGeneration, IToken } from '../../store/generations';
 import {

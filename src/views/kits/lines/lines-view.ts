@@ -1,21 +1,30 @@
+import { formatInteger } from '../../../charts';
 import type { ScalarsOptions } from '../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../store/source';
-import type { IContent, IMark, Loaded } from '../content';
-import type { Control } from '../control';
-import { goControl, outliersControl, smoothedChip, smoothingControl } from '../controls';
-import { omissionWords } from '../describe';
-import type { IStepAxis } from '../links';
-import { scaleOf } from '../scale';
-import { emptyState, type IState, type IStateActions } from '../states';
-import { type IPictured, ViewModel, type IViewEnvironment } from '../view-model';
-import { runsControls, type RunsOptions, betweenWords, missingWords, runWords, RunList } from './compare';
+import type { IContent, IMark, Loaded } from '../../shared/content';
+import type { Control } from '../../shared/control';
+import { goControl, outliersControl, smoothedChip, smoothingControl } from '../../shared/controls';
+import { omissionWords } from '../../shared/describe';
+import type { IStepAxis } from '../../shared/links';
+import { scaleOf } from '../../shared/scale';
+import { emptyState, type IState, type IStateActions } from '../../shared/states';
+import { type IPictured, ViewModel, type IViewEnvironment } from '../../shared/view-model';
+import {
+  comparedTitle,
+  runsControls,
+  type RunsOptions,
+  betweenWords,
+  missingWords,
+  runWords,
+  RunList
+} from './compare';
 import { allHidden, hiddenWords, shownLines } from './legend';
 import { finiteRange, type ILine } from './line';
 import { LinePicture, type ILinesRead } from './line-picture';
-import { scaleWords } from './line-recipe';
+import { badOf, scaleWords } from './line-recipe';
 import { OtherRuns, type IOtherRun } from './other-runs';
 import { pointsOf, readRunLines, type ILineAsk, type IRunLines } from './shape-lines';
-import { clockOf, unknownClock, type RunClock, StepAxis } from './step-axis';
+import { axisTexts, clockOf, placeWords, unknownClock, type RunClock, StepAxis } from './step-axis';
 
 export type LineOptions = Pick<
   Required<ScalarsOptions>,
@@ -34,6 +43,16 @@ export interface ILineRun {
 }
 
 type RunNames = Pick<ILine, 'entry' | 'group' | 'label' | 'name'>;
+
+/** What axes and legend are called. */
+interface ILineTexts extends Pick<ILinesRead, 'headers' | 'quantity'> {
+  readonly yTitle: string;
+  readonly colorTitle: string;
+  /** How runs are aligned; as the options have it when absent. */
+  readonly align?: LineOptions['align'];
+  /** What the horizontal axis is; steps when absent. */
+  readonly over?: 'step' | 'time';
+}
 
 /** Lines of a run and of those that it is compared with. */
 export interface IComparedLines extends IRunLines {
@@ -216,9 +235,41 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
         };
   }
 
-  protected get legend(): ILinesRead['legend'] {
+  /** Draw compared lines, as the options have it. */
+  protected take(found: IComparedLines, { align, over = 'step', ...words }: ILineTexts): void {
+    const { env, legend, options, t } = this;
+    this.picture.take({
+      ...found,
+      legend,
+      bad: badOf(found.shown),
+      transform: options.transform,
+      ignoresOutliers: options.ignore_outliers,
+      choose: change => this.choose(change as Partial<O>),
+      texts: {
+        ...axisTexts(align ?? options.align, over, env, t),
+        yTitle: words.yTitle,
+        colorTitle: words.colorTitle
+      },
+      ...(words.headers && { headers: words.headers }),
+      quantity: words.quantity,
+      smoothing: options.smoothing,
+      placeWords: placeWords(align ?? options.align, over, t)
+    });
+  }
+
+  private get legend(): ILinesRead['legend'] {
     const { hidden } = this.options;
     return { hidden, hide: next => this.choose({ hidden: next } as Partial<O>) };
+  }
+
+  /** What is looked at, in which steps, and with what it is compared. */
+  protected stepsTitle(subject: string, { shown, others, base }: IComparedLines): string {
+    const steps = shown.flatMap(({ step, isFaint }) =>
+      isFaint ? [] : [step[0] ?? NaN, step[step.length - 1] ?? NaN]
+    );
+    const [first, last] = [Math.min(...steps), Math.max(...steps)];
+    const title = this.t('%1, steps %2 to %3', subject, formatInteger(first), formatInteger(last));
+    return comparedTitle(title, this.options, others, this.t, base);
   }
 
   protected lineWords({ lines, shown, runs, others, base, between }: IComparedLines): string[] {

@@ -1,6 +1,6 @@
 import { COLORS, hexOf, mixed } from '../../../charts';
-import { emptyState, type IState } from '../states';
-import type { Translate } from '../translate';
+import { emptyState, type IState } from '../../shared/states';
+import type { Translate } from '../../shared/translate';
 import type { ILine } from './line';
 
 /** Dashes of the runs of a comparison, pixels; this run's lines are solid. */

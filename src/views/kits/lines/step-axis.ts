@@ -1,8 +1,8 @@
 import { indexAt, readScalars } from '../../../aggregate';
 import { formatInteger } from '../../../charts';
 import type { IRunSource } from '../../../store/source';
-import { indexBefore, nearestIndex } from '../scale';
-import type { Translate } from '../translate';
+import { indexBefore, nearestIndex } from '../../shared/scale';
+import type { Translate } from '../../shared/translate';
 import type { ILinesRequest } from './line-recipe';
 
 type Align = 'step' | 'time' | 'tokens';

@@ -1,7 +1,7 @@
 import { byName } from '../../../protocol/records';
 import { indexAt } from '../../../aggregate';
-import type { ITold } from '../change-words';
-import { extentOf } from '../scale';
+import type { ITold } from '../../shared/change-words';
+import { extentOf } from '../../shared/scale';
 
 /** Numbers along a line: positions on the x axis, ascending, and values. NaN is a gap. */
 export interface IPoints {

@@ -1,11 +1,11 @@
 import { indexAt } from '../../../aggregate';
 import { formatFull, formatInteger, formatNumber, COLORS, type IRecipe, type Row } from '../../../charts';
-import { besideWords } from '../pinned-step';
-import { SPARSE } from '../painting';
-import { hold, moveOf } from '../scale';
-import { shortName } from '../short-name';
-import type { ITip } from '../table';
-import type { Translate } from '../translate';
+import { besideWords } from '../../shared/pinned-step';
+import { SPARSE } from '../../shared/painting';
+import { hold, moveOf } from '../../shared/scale';
+import { shortName } from '../../shared/short-name';
+import type { ITip } from '../../shared/table';
+import type { Translate } from '../../shared/translate';
 import { dashOf } from './legend';
 import { type ILine, brokenPoints } from './line';
 

@@ -1,0 +1,1 @@
+export { lines, linesOf } from './lines-kit';
