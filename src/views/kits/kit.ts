@@ -1,7 +1,7 @@
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IContent, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { nothingYet } from '../shared/states';
+import { nothingYet, type IState } from '../shared/states';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 
 /** A sentence, or how it follows from the options. */
@@ -70,16 +70,25 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
   async load(signal: AbortSignal): Promise<Loaded> {
     const { env, kit, options, source, t } = this;
     const steps = env.within(('steps' in options ? options.steps : null) as [number, number] | null);
-    const rows = await kit.read({ source, options, steps, signal });
+    const read = await kit.read({ source, options, steps, signal });
+    const rows = read && this.within(read, steps);
     if (rows === null) {
       return { state: nothingYet(saidOf(kit.empty, options), this.actions, t) };
     }
     const drawn = this.draw(rows);
+    if ('kind' in drawn) {
+      return { state: drawn };
+    }
     const caption = [...(kit.caption?.(rows, options) ?? []), ...(drawn.caption ?? [])];
     const summary = kit.summary?.(rows, options) ?? drawn.summary;
     return { content: { title: this.subject, ...drawn, caption, summary } };
   }
 
-  /** Draw rows, of which there are some. */
-  protected abstract draw(rows: R): Drawn;
+  /** What of the rows lies in the steps that are looked at, null being all; null where nothing does. */
+  protected within(rows: R, _steps: readonly [number, number] | null): R | null {
+    return rows;
+  }
+
+  /** Draw rows, of which there are some, or say why that is not done. */
+  protected abstract draw(rows: R): Drawn | IState;
 }
