@@ -194,7 +194,7 @@ it('points are near the pointer, next by a key, and hidden by their group', asyn
     ['qkv', false]
   ]);
   expect(content?.summary).toBe(
-    'Points whose place is not finite, left out: 1. Points: 8; by weight: fc 5, qkv 3. ' +
+    'Points whose place is not finite, left out: 1. Points: 8; by weight: fc (5), qkv (3). ' +
       'step goes from 1 to 5, norm from 1 to 9. ' +
       'Farthest from the middle is fc: 1.8 times as far as the median point.'
   );

@@ -48,9 +48,8 @@ export interface IMatrixKit<O extends object> extends IKit<O, IGrid> {
 
 /** Pixels of a row, and of the whole. */
 const ROW = { each: 16, least: 120, most: 560 };
-const MOST_LETTERS = 30;
-/** Pixels of a letter of a column's name. */
-const LETTER = 7;
+/** Most letters of the name of a row and of a column, and pixels of one. */
+const [ROW_LETTERS, COLUMN_LETTERS, LETTER] = [30, 14, 7];
 
 /** A value of a grid, and where it is. */
 interface IAt {
@@ -106,9 +105,9 @@ class GridPicture extends MatrixPicture {
     [this._places, this.isMerged] = [cells.steps, cells.merged];
     const low = transform === 'log' ? lowMagnitude(values) : NaN;
     const range = lockedRange(locked ?? []);
-    const names = (columns ?? []).map(name => shortName(name, MOST_LETTERS));
+    const names = (columns ?? []).map(name => shortName(name, COLUMN_LETTERS));
     const { height, params } = labelledRows(rows.length, ROW, row =>
-      shortName(rows[row]?.name ?? '', MOST_LETTERS)
+      shortName(rows[row]?.name ?? '', ROW_LETTERS)
     );
     return this.paint(
       {

@@ -221,7 +221,7 @@ class PointsView<O extends KitPointOptions> extends KitView<O, readonly IPlanePo
       }
     });
     const most = [...counts].sort(([, a], [, b]) => b - a).slice(0, MOST_COUNTED);
-    const listed = most.map(([name, count]) => `${name} ${formatInteger(count)}`);
+    const listed = most.map(([name, count]) => `${name} (${formatInteger(count)})`);
     const ends = (axis: 'x' | 'y'): string[] =>
       (extentOf([shown.map(at => points[at]?.[axis] ?? NaN)]) ?? []).map(end => formatNumber(end, 3));
     const farthest = this._farthest;
