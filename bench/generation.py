@@ -20,8 +20,8 @@ import torch
 import megalens
 from megalens.demo.model import GPT, ByteTokenizer, GPTConfig
 from megalens.instruments.generation import as_language_model
-from megalens.instruments.generation.decoding import Decoding, GenerationPass, evaluating
-from megalens.instruments.generation.language_model import Sampler
+from megalens.instruments.generation.decoding import Decoding, GenerationPass
+from megalens.instruments.generation.language_model import Sampler, evaluating
 
 from .common import Row, asked, judged, ratio, report
 from .peer import PeerTracer
