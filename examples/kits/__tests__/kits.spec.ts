@@ -1,6 +1,12 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { kitOptions, kits, type IViewDescriptor, type KitMatrixOptions } from 'megalens';
+import {
+  kitOptions,
+  kits,
+  type IViewDescriptor,
+  type KitMatrixOptions,
+  type KitPointOptions
+} from 'megalens';
 import { registerView } from '../../../src/views/other-views';
 import type { KitName } from '../../../src/views/kits/options';
 import type { ViewOptions } from '../../../src/protocol/views.generated';
@@ -144,6 +150,38 @@ it('a matrix says what is in each cell, and what departs most', async () => {
   expect(model.stepAxis?.()?.stepsIn([1.5, 3.2])).toEqual([2, 3]);
 });
 
+it('rows of layers are marked where another view points at the layer, and colours are locked', async () => {
+  const { matrix: kit, matrixOf } = await kits();
+  const rows = {
+    norms: { name: ['a', 'b', 'a', 'b'], layer: [3, 7, 3, 7], step: [1, 1, 2, 2], value: [-1, 2, 5, 400] }
+  };
+  const view = kit<KitMatrixOptions>({
+    ...{ streams: ['norms'], subject: 'Norms', empty: '', quantity: 'norm', row: 'weight' },
+    read: async ({ source: run }) =>
+      matrixOf(await run.table('norms'), { row: 'name', step: 'step', value: 'value', layer: 'layer' })
+  });
+  registerView({ ...descriptor('matrix'), name: 'kit_layers', command: 'kits:layers' }, async () => ({
+    view
+  }));
+  const optionsIn = (more: object = {}): ViewOptions =>
+    ({ view: 'kit_layers', ...more }) as unknown as ViewOptions;
+  const { model } = await loadModel(source(rows), optionsIn());
+  const row = { facet: null, x: [0.5, 2.5], y: [0.5, 1.5] };
+  expect(model.marksOf({ layer: 7, step: null }).marks).toEqual([row]);
+  expect(model.marksOf({ layer: 4, step: null }).marks).toEqual([]);
+  expect(model.pointedBy({ facet: null, x: [1.5, 2.5], y: [0.5, 1.5] })).toEqual({ step: 2, layer: 7 });
+  const [light, locked] = [
+    await readView(source(rows), optionsIn()),
+    await readView(source(rows), optionsIn({ color_range: [0, 10] }))
+  ].map(([still]) => still);
+  // The middle of a scale of both signs is dark on a dark page.
+  expect(light?.inDark?.().datasets['legend']).not.toEqual(light?.recipe?.datasets['legend']);
+  expect(locked?.caption[0]).toBe(
+    'Colours are locked from 0 to 10; cells outside, drawn as the nearer end: 2.'
+  );
+  expect(locked?.recipe?.params['legendText']).toEqual(['0', '2.5', '5', '7.5', '10']);
+});
+
 it('a matrix leaves a spike in a column of many steps, and reads the steps that are chosen', async () => {
   const steps = Array.from({ length: 20_000 }, (_, at) => at);
   const rows = {
@@ -206,6 +244,7 @@ it('points are near the pointer, next by a key, and hidden by their group', asyn
     'fc, fc: 4 across, 9 up',
     'fc, fc: 4 across, 9 up'
   ]);
+  expect(model.insight?.()).toEqual(model.probe(place(4, -9)));
   const hidden = await loadModel(source(PLANTED), optionsOf('points', { hidden: ['fc'] }));
   const drawn = 'content' in hidden.loaded ? hidden.loaded.content : null;
   expect(drawn?.recipe?.datasets['points']).toHaveLength(3);
@@ -213,6 +252,34 @@ it('points are near the pointer, next by a key, and hidden by their group', asyn
   expect(drawn?.caption).toEqual(['Hidden: fc.']);
   const none = await loadModel(source(PLANTED), optionsOf('points', { hidden: ['fc', 'qkv'] }));
   expect(none.loaded).toMatchObject({ state: { sentence: 'Every group here is hidden.' } });
+});
+
+it('points of a step or layer are marked with it, and have a unit as long across as up if they are asked', async () => {
+  const { points: kit, pointsOf } = await kits();
+  const rows = {
+    places: { id: ['a', 'b', 'c'], x: [0, 30, 60], y: [0, 10, 0], step: [5, 6, 7], layer: [1, 2, 2] }
+  };
+  const view = kit<KitPointOptions>({
+    ...{ streams: ['places'], subject: 'Places', empty: '', x: 'one', y: 'two', group: '', isSquare: true },
+    read: async ({ source: run }) =>
+      pointsOf(await run.table('places'), { name: 'id', x: 'x', y: 'y', step: 'step', layer: 'layer' })
+  });
+  registerView({ ...descriptor('points'), name: 'kit_square', command: 'kits:square' }, async () => ({
+    view
+  }));
+  const options = { view: 'kit_square' } as unknown as ViewOptions;
+  const { model, loaded } = await loadModel(source(rows), options);
+  expect(loaded).toMatchObject({ content: { isSquare: true, extent: { x: [-3, 63], y: [-13, 3] } } });
+  expect('content' in loaded && loaded.content.legend).toBeUndefined();
+  const at = (mark: IMark | null | undefined): number => ((mark?.x[0] ?? NaN) + (mark?.x[1] ?? NaN)) / 2;
+  expect(model.marksOf({ step: null, layer: 2 }).marks.map(at)).toEqual([30, 60]);
+  expect(model.marksOf({ step: 5, layer: null }).marks.map(at)).toEqual([0]);
+  const mark = model.probe(place(30, -10));
+  expect(mark && model.pointedBy(mark)).toEqual({ step: 6, layer: 2 });
+  expect(said(model, mark)).toEqual(['b', 'one: 30', 'two: 10', 'step: 6']);
+  const steps = await loadModel(source(rows), { ...options, steps: [6, 9] } as unknown as ViewOptions);
+  const drawn = 'content' in steps.loaded ? steps.loaded.content.recipe?.datasets['points'] : [];
+  expect(drawn?.map(row => row['text'])).toEqual(['b', 'c']);
 });
 
 it('of very many points some are drawn, and one far out stays', async () => {

@@ -240,7 +240,7 @@ class GridPicture extends MatrixPicture {
 
 /** Names under as many columns as have room for theirs: each one, each second one, and so on. */
 function nameTicks(names: readonly string[]): { readonly xTicks: string; readonly xLabel: string } {
-  const room = LETTER * Math.max(1, ...names.map(name => name.length)) + LETTER;
+  const room = LETTER * (1 + names.reduce((most, { length }) => Math.max(most, length), 1));
   const every = `max(1, ceil(${room} * (x1 - x0) / cell_width))`;
   return {
     xTicks: `sequence(${every} * ceil(x0 / ${every}), x1, ${every})`,
@@ -330,11 +330,12 @@ export const matrix = <O extends KitMatrixOptions>(kit: IMatrixKit<O>): IViewDef
  * Rows of a stream as a grid: a row for each value of the column `row`, over steps, or over the values of the
  * column `column`. Where a cell comes several times, the last one counts.
  *
- * @param columns - Names of the columns that tell rows apart, lie across, and hold the values.
+ * @param names - Names of the columns that tell rows apart, lie across, and hold the values; and of that
+ * which holds the layer of a row, where there is one.
  */
 export function matrixOf(
   { columns, length }: IStreamRows,
-  names: { readonly row: string; readonly value: string } & (
+  names: { readonly row: string; readonly value: string; readonly layer?: string } & (
     { readonly step: string } | { readonly column: string }
   )
 ): IGrid {
@@ -344,12 +345,17 @@ export function matrixOf(
     own(columns, isNamed ? names.column : names.step),
     own(columns, names.value)
   ];
+  const layers = names.layer === undefined ? undefined : own(columns, names.layer);
   const places = new Map<string, number>();
   const found = new Map<string, Map<number, number>>();
+  const layerOf = new Map<string, number>();
   for (let row = 0; row < length; row += 1) {
     const [name, place, value] = [String(rows?.[row] ?? ''), across?.[row], values?.[row]];
     const cells = found.get(name) ?? new Map<number, number>();
     found.set(name, cells);
+    if (layers) {
+      layerOf.set(name, Number(layers[row]));
+    }
     if (isNamed) {
       const column = String(place ?? '');
       places.set(column, places.get(column) ?? places.size);
@@ -361,7 +367,13 @@ export function matrixOf(
   return {
     rows: [...found].map(([name, cells]) => {
       const sorted = [...cells].sort(([a], [b]) => a - b);
-      return { name, at: sorted.map(([at]) => at), values: sorted.map(([, value]) => value) };
+      const layer = layerOf.get(name);
+      return {
+        name,
+        at: sorted.map(([at]) => at),
+        values: sorted.map(([, value]) => value),
+        ...(layer !== undefined && { layer })
+      };
     }),
     ...(isNamed && { columns: [...places.keys()] })
   };

@@ -43,7 +43,7 @@ export function cellsOverSteps(
   const columns = Math.round((last - first) / spacing) + 1;
   const values = new Float64Array(columns * rows.length);
   const missing = new Uint8Array(columns * rows.length).fill(1);
-  const greatest = Math.max(0, ...rows.map(row => (row && greatestOf(row.values)) || 0));
+  const greatest = rows.reduce((most, row) => Math.max(most, (row && greatestOf(row.values)) || 0), 0);
   rows.forEach((row, at) => {
     const middle = row ? middleOf(row.values) : 0;
     const says = (of: number): number => telling(of, middle, greatest);
@@ -74,8 +74,15 @@ export function fillUpTo({ columns, missing, spacing, steps, values }: IStepCell
   }
 }
 
-const stepsOf = (rows: readonly (IStepRow | undefined)[]): number[] =>
-  [...new Set(rows.flatMap(row => (row ? Array.from(row.steps) : [])))].sort((a, b) => a - b);
+function stepsOf(rows: readonly (IStepRow | undefined)[]): number[] {
+  const steps = new Set<number>();
+  for (const row of rows) {
+    for (let at = 0; row && at < row.steps.length; at += 1) {
+      steps.add(row.steps[at] ?? NaN);
+    }
+  }
+  return [...steps].sort((a, b) => a - b);
+}
 
 /** The least distance of two neighbouring steps; 1 when there is only one. */
 function smallestGap(steps: readonly number[]): number {
