@@ -15,6 +15,7 @@ import { readView } from '../../../src/views/still';
 import { MemoryRun } from '../../../src/store/__tests__/memory-run';
 import { loadModel } from '../../../src/views/__tests__/model';
 import type { IPlace } from '../../../src/charts';
+import type { IViewEnvironment } from '../../../src/views/shared/view-model';
 import type { IMark } from '../../../src/views/shared/content';
 import { load as lines } from '../lines';
 import { load as matrix } from '../matrix';
@@ -104,6 +105,13 @@ it('lines of a stream are smoothed, hidden, and said', async () => {
 const place = (x: number, y: number): IPlace => ({
   frame: { left: 0, top: 0, width: 400, height: 200, facet: {} },
   ...{ x, y, down: 0 }
+});
+
+/** A zoom that shows a part of the x axis. */
+const zoomedTo = (x0: number, x1: number, y0 = -0.5, y1 = 0.5): IViewEnvironment['zoom'] => ({
+  domain: { x0, x1, y0, y1 },
+  ...{ isDragging: false, isHome: false, isZoomed: true },
+  reveal: () => undefined
 });
 
 /** What a model says of a mark, in a line each. */
@@ -199,6 +207,23 @@ it('a matrix leaves a spike in a column of many steps, and reads the steps that 
   expect(await url({ steps: [12_000, 13_000] })).not.toBe(await url({ steps: [13_001, 14_001] }));
   const [chosen] = await readView(source(rows), optionsOf('matrix', { steps: [10, 12] }));
   expect(chosen?.title).toBe('Weight norms, steps 10 to 12');
+});
+
+it('a matrix that is zoomed into has a column for each step, and reads nothing for it', async () => {
+  const steps = Array.from({ length: 20_000 }, (_, at) => at);
+  const run = source({ weight_norms: { name: steps.map(() => 'fc'), step: steps, value: steps } });
+  const read = jest.spyOn(run, 'table');
+  const { model, loaded } = await loadModel(run, optionsOf('matrix'), undefined, [], zoomedTo(99.5, 199.5));
+  const content = 'content' in loaded ? loaded.content : null;
+  expect(content?.extent.x.map(Math.round)).toEqual([-2, 20_001]);
+  expect(content?.recipe?.datasets['pictures']).toMatchObject([{ x: -0.5, x2: 299.5 }]);
+  expect(content?.caption).toEqual([]);
+  expect(said(model, model.probe(place(150.2, 0)))).toEqual(['fc', 'step 150: 150']);
+  await model.load(new AbortController().signal);
+  expect(read).toHaveBeenCalledTimes(1);
+  model.concerns({ kind: 'rows', stream: 'weight_norms', firstStep: 0, lastStep: 0 });
+  await model.load(new AbortController().signal);
+  expect(read).toHaveBeenCalledTimes(2);
 });
 
 it('a matrix over names has them under its columns', async () => {
@@ -297,6 +322,12 @@ it('of very many points some are drawn, and one far out stays', async () => {
   expect(drawn.length).toBeGreaterThan(15_000);
   expect(drawn.length).toBeLessThanOrEqual(20_000);
   expect(drawn.some(({ x, y }) => x === 1e6 && y === -1e6)).toBe(true);
+  const near = await loadModel(source(rows), optionsOf('points'), undefined, [], zoomedTo(0, 9, -9, 0));
+  const close = 'content' in near.loaded ? near.loaded.content : null;
+  // What is shown, and as much on either side: each point of it.
+  expect(close?.recipe?.datasets['points']).toHaveLength(18 * 19 + 1);
+  expect(close?.caption).toEqual([]);
+  expect(close?.extent).toEqual({ x: [-5e4, 1.05e6], y: [-1.05e6, 5e4] });
   expect(still?.caption.join(' ')).toMatch(/^Of 60.000 points 1\d.\d{3} are drawn/);
 });
 

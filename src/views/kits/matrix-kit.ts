@@ -1,5 +1,5 @@
 import { ColorScale, formatFull, formatInteger, formatNumber, lowMagnitude, middleOf } from '../../charts';
-import { own } from '../../protocol/records';
+import { firstIndex, own } from '../../protocol/records';
 import type { TrendOptions } from '../../protocol/views.generated';
 import type { IStreamRows } from '../../store/row-store';
 import type { IContent, IMark } from '../shared/content';
@@ -15,7 +15,7 @@ import { KitView, saidOf, type Drawn, type IKit, type Said } from './kit';
 import { WHOLE_NUMBERS } from './lines/line-recipe';
 import { StepAxis } from './lines/step-axis';
 import { MatrixPicture, type ICellWords } from './matrix/matrix-picture';
-import { cellsOverSteps } from './matrix/over-steps';
+import { cellsOverSteps, type IStepCells } from './matrix/over-steps';
 
 /** Options that a view of a matrix has beside its own; see `kitOptions`. */
 export type KitMatrixOptions = Pick<Required<TrendOptions>, 'color_range' | 'steps' | 'transform'>;
@@ -93,16 +93,18 @@ class GridPicture extends MatrixPicture {
     grid: IGrid,
     words: { readonly quantity: string; readonly row: string; readonly column: string },
     { transform, color_range: locked }: KitMatrixOptions,
-    isDark: boolean
+    isDark: boolean,
+    shown: readonly [number, number] | null
   ): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
     this.grid = grid;
     const { t, values } = this;
     const { columns, rows } = grid;
-    const cells = cellsOverSteps(
-      rows.map(({ at, values: each }) => ({ steps: at, values: each })),
-      columns && Array.from(columns.keys())
-    );
-    [this._places, this.isMerged] = [cells.steps, cells.merged];
+    const whole = cellsOf(grid);
+    // Of more steps than columns those that are looked at, and as many on either side, have their own.
+    const across = shown ? shown[1] - shown[0] : 0;
+    const part = shown && whole.merged ? cutGrid(grid, shown[0] - across, shown[1] + across) : null;
+    const cells = part && isFilled(part) ? cellsOf(part) : whole;
+    [this._places, this.isMerged] = [whole.steps, cells.merged];
     const low = transform === 'log' ? lowMagnitude(values) : NaN;
     const range = lockedRange(locked ?? []);
     const names = (columns ?? []).map(name => shortName(name, COLUMN_LETTERS));
@@ -124,9 +126,10 @@ class GridPicture extends MatrixPicture {
         params: { ...params, ...(columns && { labels: names }) },
         height,
         x: cells.x,
-        xs: cells.steps,
+        whole: whole.x,
+        xs: whole.steps,
         width: cells.spacing,
-        ...(!columns && { axis: new StepAxis(cells.steps) })
+        ...(!columns && { axis: new StepAxis(whole.steps) })
       },
       isDark
     );
@@ -238,6 +241,25 @@ class GridPicture extends MatrixPicture {
   private _places: readonly number[] = [];
 }
 
+const cellsOf = ({ columns, rows }: IGrid): IStepCells =>
+  cellsOverSteps(
+    rows.map(({ at, values }) => ({ steps: at, values })),
+    columns && Array.from(columns.keys())
+  );
+
+/** The part of a grid in some steps. */
+const cutGrid = (grid: IGrid, first: number, last: number): IGrid => ({
+  ...grid,
+  rows: grid.rows.map(row => {
+    const from = firstIndex(row.at.length, index => (row.at[index] ?? NaN) >= first);
+    const to = indexBefore(row.at, last) + 1;
+    const part = (all: ArrayLike<number>): number[] => Array.prototype.slice.call(all, from, to) as number[];
+    return { ...row, at: part(row.at), values: part(row.values) };
+  })
+});
+
+const isFilled = ({ rows }: IGrid): boolean => rows.some(({ at }) => at.length > 0);
+
 /** Names under as many columns as have room for theirs: each one, each second one, and so on. */
 function nameTicks(names: readonly string[]): { readonly xTicks: string; readonly xLabel: string } {
   const room = LETTER * (1 + names.reduce((most, { length }) => Math.max(most, length), 1));
@@ -274,19 +296,12 @@ class MatrixView<O extends KitMatrixOptions> extends KitView<O, IGrid, IMatrixKi
   }
 
   protected override within(grid: IGrid, steps: readonly [number, number] | null): IGrid | null {
-    const [first, last] = steps ?? [-Infinity, Infinity];
-    const isAll = steps === null || grid.columns !== undefined;
-    const rows = isAll
-      ? grid.rows
-      : grid.rows.map(row => {
-          const [from, to] = [indexBefore(row.at, first - 0.5) + 1, indexBefore(row.at, last) + 1];
-          return {
-            ...row,
-            at: Array.from(row.at).slice(from, to),
-            values: Array.from(row.values).slice(from, to)
-          };
-        });
-    return rows.some(({ at }) => at.length > 0) ? { ...grid, rows } : null;
+    const found = steps === null || grid.columns ? grid : cutGrid(grid, steps[0], steps[1]);
+    return isFilled(found) ? found : null;
+  }
+
+  override zoomed(): void {
+    this.env.refresh(false);
   }
 
   protected draw(grid: IGrid): Drawn {
@@ -294,7 +309,8 @@ class MatrixView<O extends KitMatrixOptions> extends KitView<O, IGrid, IMatrixKi
     const { color_range: locked, transform } = options;
     const { row, column = '' } = kit;
     const words = { quantity: saidOf(kit.quantity, options), row, column };
-    const drawn = picture.draw(grid, words, options, env.isDark);
+    const { x0 = 0, x1 = 0 } = env.zoom?.domain ?? {};
+    const drawn = picture.draw(grid, words, options, env.isDark, env.zoom?.isZoomed ? [x0, x1] : null);
     const { values } = picture;
     const [first = '', last = ''] = picture.stepsDrawn.map(formatInteger);
     return {

@@ -69,6 +69,10 @@ class PointsView<O extends KitPointOptions> extends KitView<O, readonly IPlanePo
     return { marks: found.slice(0, MOST_MARKED).map(at => this._picture.markOf(at)) };
   }
 
+  override zoomed(): void {
+    this.env.refresh(false);
+  }
+
   protected override get drawn(): PointsPicture {
     return this._picture;
   }
@@ -105,7 +109,7 @@ class PointsView<O extends KitPointOptions> extends KitView<O, readonly IPlanePo
         groups.map(key => ({ key, layer: null, run: 0 })),
         dark
       ).map(color => ({ color, shape: 'circle' }));
-    const shown = thinned(coordinates, numbers);
+    const { near, shown } = thinned(coordinates, numbers, env.zoom?.isZoomed ? env.zoom.domain : null);
     const nameOf = (at: number): string => points[at]?.name ?? '';
     this._points = points;
     this._titles = { x: saidOf(kit.x, options), y: saidOf(kit.y, options) };
@@ -138,17 +142,16 @@ class PointsView<O extends KitPointOptions> extends KitView<O, readonly IPlanePo
       ...{ id: name, name, color: (looks[at] ?? PLAIN).color },
       isHidden: hidden.includes(name)
     }));
-    const all = picture.points.length;
     return {
       ...drawn,
       ...(groups.length > 1 && { legend: { title, entries, hidden: options.hidden, hide } }),
       caption: [
         ...(hidden.length > 0 ? [t('Hidden: %1.', hidden.join(', '))] : []),
-        ...(shown.length < all
+        ...(shown.length < near
           ? [
               t(
                 'Of %1 points %2 are drawn: of each group some wherever it has any.',
-                formatInteger(all),
+                formatInteger(near),
                 formatInteger(shown.length)
               )
             ]
@@ -262,13 +265,27 @@ const groupOf = ({ group = '' }: IPlanePoint): string => group;
 const isThere = ({ x, y }: IPlanePoint): boolean => Number.isFinite(x) && Number.isFinite(y);
 
 /**
- * The points to draw where there are very many: of those of a group that lie in one square of a grid the
- * first, so that none far out is lost, and of the others as many as there is room for.
+ * The points to draw where there are very many: of those near what is shown the first of a group in each
+ * square of a grid, so that none far out is lost, and of the others as many as there is room for.
  */
-function thinned(coordinates: Float64Array, groups: readonly number[]): number[] {
-  const there = groups.map((_, at) => at).filter(at => !Number.isNaN(coordinates[2 * at]));
+function thinned(
+  coordinates: Float64Array,
+  groups: readonly number[],
+  zoomed: Readonly<Record<'x0' | 'x1' | 'y0' | 'y1', number>> | null
+): { readonly near: number; readonly shown: number[] } {
+  const all = groups.map((_, at) => at).filter(at => !Number.isNaN(coordinates[2 * at]));
+  if (all.length <= MOST_DRAWN) {
+    return { near: all.length, shown: all };
+  }
+  const { x0, x1, y0, y1 } = zoomed ?? { x0: -Infinity, x1: Infinity, y0: -Infinity, y1: Infinity };
+  // What is shown, and as much on either side. The picture counts downwards.
+  const isNear = (value: number, from: number, to: number): boolean =>
+    zoomed === null || (value >= 2 * from - to && value <= 2 * to - from);
+  const there = all.filter(
+    at => isNear(coordinates[2 * at] ?? NaN, x0, x1) && isNear(-(coordinates[2 * at + 1] ?? NaN), y0, y1)
+  );
   const ends = (axis: number): readonly [number, number] =>
-    extentOf([coordinates.filter((_, at) => at % 2 === axis)]) ?? [0, 1];
+    extentOf([there.map(at => coordinates[2 * at + axis] ?? NaN)]) ?? [0, 1];
   const [[left, right], [low, high]] = [ends(0), ends(1)];
   let kept = there;
   for (let side = FINEST; kept.length > MOST_DRAWN && side >= COARSEST; side /= 2) {
@@ -288,7 +305,8 @@ function thinned(coordinates: Float64Array, groups: readonly number[]): number[]
   const every = Math.ceil(others / Math.max(1, MOST_DRAWN - kept.length));
   const first = new Set(kept);
   let passed = 0;
-  return others === 0 ? kept : there.filter(at => first.has(at) || passed++ % every === 0);
+  const shown = others === 0 ? kept : there.filter(at => first.has(at) || passed++ % every === 0);
+  return { near: there.length, shown };
 }
 
 /** A view of points of a plane, in groups. */
