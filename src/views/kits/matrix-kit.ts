@@ -60,15 +60,7 @@ interface IAt {
   readonly middle: number;
 }
 
-/** What is seen of a grid; absent where there is none. */
-interface ISeen {
-  readonly unfinished: number;
-  readonly first?: IAt;
-  readonly least?: IAt;
-  readonly most?: IAt;
-  /** Farthest from the middle of its row. */
-  readonly farthest?: IAt;
-}
+const awayOf = (found: IAt | undefined): number => (found ? Math.abs(found.value - found.middle) : 0);
 
 /** A grid as it is drawn. */
 class GridPicture extends MatrixPicture {
@@ -135,37 +127,37 @@ class GridPicture extends MatrixPicture {
     );
   }
 
-  /** What is seen in it. */
-  get seen(): ISeen {
-    let seen: ISeen = { unfinished: 0 };
+  /** What is seen in it: its extremes, and what is not finite first; undefined where there is none. */
+  private _seen(): {
+    readonly unfinished: number;
+    readonly first: IAt | undefined;
+    readonly least: IAt | undefined;
+    readonly most: IAt | undefined;
+    /** Farthest from the middle of its row. */
+    readonly farthest: IAt | undefined;
+  } {
+    let unfinished = 0;
+    let [first, least, most, farthest]: (IAt | undefined)[] = [];
     this.grid.rows.forEach(({ at: places, values }, row) => {
       const middle = middleOf(values, Infinity);
       for (let index = 0; index < values.length; index += 1) {
-        const [at, value] = [places[index] ?? NaN, values[index] ?? NaN];
-        const { first, least, most, farthest } = seen;
-        const found = { row, at, value, middle };
-        if (!Number.isFinite(value)) {
-          const isFirst = first === undefined || at < first.at;
-          seen = { ...seen, unfinished: seen.unfinished + 1, ...(isFirst && { first: found }) };
-          continue;
-        }
-        const isFar = Math.abs(value - middle) > (farthest ? Math.abs(farthest.value - farthest.middle) : 0);
-        if (isFar || !least || !most || value < least.value || value > most.value) {
-          seen = {
-            ...seen,
-            ...((!least || value < least.value) && { least: found }),
-            ...((!most || value > most.value) && { most: found }),
-            ...(isFar && { farthest: found })
-          };
+        const found = { row, at: places[index] ?? NaN, value: values[index] ?? NaN, middle };
+        if (!Number.isFinite(found.value)) {
+          unfinished += 1;
+          first = first && first.at <= found.at ? first : found;
+        } else {
+          least = least && least.value <= found.value ? least : found;
+          most = most && most.value >= found.value ? most : found;
+          farthest = awayOf(farthest) >= awayOf(found) ? farthest : found;
         }
       }
     });
-    return seen;
+    return { unfinished, first, least, most, farthest };
   }
 
   /** Put the cursor where something is not finite, or else departs most, and return its mark. */
   insight(): IMark | null {
-    const { first, farthest, most } = this.seen;
+    const { first, farthest, most } = this._seen();
     const found = first ?? farthest ?? most;
     return found ? this.showAt(found.at, found.row) : null;
   }
@@ -173,7 +165,7 @@ class GridPicture extends MatrixPicture {
   /** Say what is seen, a sentence each. */
   get summary(): string {
     const { t } = this;
-    const { unfinished, first, least, most, farthest } = this.seen;
+    const { unfinished, first, least, most, farthest } = this._seen();
     const at = (found: IAt): [string, string, string] => [
       formatNumber(found.value),
       this._columnName(found.at),
