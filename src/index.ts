@@ -15,6 +15,8 @@ export { IMegalensViewRegistry } from './tokens';
 export { kitOptions } from './views/kits/options';
 export type { IAsked, IKit } from './views/kits/kit';
 export type { ILinesKit, IStepLine, KitLineOptions } from './views/kits/lines-kit';
+export type { IGrid, IGridRow, IMatrixKit, KitMatrixOptions } from './views/kits/matrix-kit';
+export type { IPlanePoint, IPointsKit, KitPointOptions } from './views/kits/points-kit';
 export { ViewModel, type IViewEnvironment } from './views/shared/view-model';
 export type { IPlace, IRecipe } from './charts';
 export type { IViewDescriptor, IViewInfo } from './protocol/view-descriptor';

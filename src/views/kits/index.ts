@@ -1,1 +1,3 @@
 export { lines, linesOf } from './lines-kit';
+export { matrix, matrixOf } from './matrix-kit';
+export { points, pointsOf } from './points-kit';

@@ -1,7 +1,7 @@
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IContent, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { nothingYet } from '../shared/states';
+import { nothingYet, type IState, type IStateActions } from '../shared/states';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 
 /** A sentence, or how it follows from the options. */
@@ -60,7 +60,19 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
   }
 
   concerns(change: SourceChange): boolean {
-    return bringsRows(change, this.kit.streams);
+    const concerned = bringsRows(change, this.kit.streams);
+    // A hello may mean that all rows are others.
+    this._isStale ||= concerned || change.kind === 'hello';
+    return concerned;
+  }
+
+  protected override get actions(): IStateActions {
+    const { actions } = this.env;
+    const retry = (): void => {
+      this._isStale = true;
+      actions.retry();
+    };
+    return { ...actions, retry };
   }
 
   override controls(): Control[] {
@@ -70,16 +82,38 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
   async load(signal: AbortSignal): Promise<Loaded> {
     const { env, kit, options, source, t } = this;
     const steps = env.within(('steps' in options ? options.steps : null) as [number, number] | null);
-    const rows = await kit.read({ source, options, steps, signal });
+    const key = JSON.stringify([options, steps]);
+    if (this._isStale || key !== this._key) {
+      // What comes while this is read is read the next time.
+      this._isStale = false;
+      this._key = '';
+      const read = await kit.read({ source, options, steps, signal });
+      this._rows = read && this.within(read, steps);
+      this._key = key;
+    }
+    const rows = this._rows;
     if (rows === null) {
       return { state: nothingYet(saidOf(kit.empty, options), this.actions, t) };
     }
     const drawn = this.draw(rows);
+    if ('kind' in drawn) {
+      return { state: drawn };
+    }
     const caption = [...(kit.caption?.(rows, options) ?? []), ...(drawn.caption ?? [])];
     const summary = kit.summary?.(rows, options) ?? drawn.summary;
     return { content: { title: this.subject, ...drawn, caption, summary } };
   }
 
-  /** Draw rows, of which there are some. */
-  protected abstract draw(rows: R): Drawn;
+  /** What of the rows lies in the steps that are looked at, null being all; null where nothing does. */
+  protected within(rows: R, _steps: readonly [number, number] | null): R | null {
+    return rows;
+  }
+
+  /** Draw rows, of which there are some, or say why that is not done. */
+  protected abstract draw(rows: R): Drawn | IState;
+
+  /** What was read last, and with what options: a zoom, or another theme, reads nothing. */
+  private _rows: R | null = null;
+  private _key = '';
+  private _isStale = true;
 }
