@@ -8,7 +8,7 @@ import {
   type KitPointOptions
 } from 'megalens';
 import { registerView } from '../../../src/views/other-views';
-import type { KitName } from '../../../src/views/kits/options';
+import type { KitName } from '../../../src/protocol/kit-options';
 import type { ViewOptions } from '../../../src/protocol/views.generated';
 import { mountView } from '../../../src/views';
 import { readView } from '../../../src/views/still';

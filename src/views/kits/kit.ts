@@ -8,7 +8,7 @@ import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 export type Said<O extends object> = string | ((options: Readonly<Required<O>>) => string);
 
 /** What is asked for when a picture is drawn. */
-export interface IAsked<O extends object> {
+export interface IKitQuery<O extends object> {
   readonly source: IRunSource;
   readonly options: Readonly<Required<O>>;
   /** First and last step to read; null for all. */
@@ -26,7 +26,7 @@ export interface IKit<O extends object, R> {
   /** Why there is nothing to draw, where `read` finds nothing. */
   readonly empty: Said<O>;
   /** Read what is drawn; null where there is nothing. */
-  read(asked: IAsked<O>): Promise<R | null> | R | null;
+  read(asked: IKitQuery<O>): Promise<R | null> | R | null;
   /** Controls of the view's own options, which stand before those of the kit. */
   controls?(options: Readonly<Required<O>>, choose: (options: Partial<O>) => void): readonly Control[];
   /** Sentences below the picture: everything in it that is not literal. */
