@@ -177,7 +177,9 @@ export class Chart implements IDisposable {
     MARGINS.forEach(name => this._space.take(name, own(this._recipe.params, name)));
     const part = own(PARTS, this._recipe.template);
     if (part) {
-      this._signal(part[0], Math.min(part[1], Math.round(part[2] * width)));
+      // A key that the page writes takes no room here.
+      const usual = part[0] === 'key_width' && this._recipe.unkeyed ? 1 : part[1];
+      this._signal(part[0], Math.min(usual, Math.round(part[2] * width)));
     }
     // Again: narrower axes may have other labels, and so other margins.
     for (let pass = 0; pass < 3; pass++) {

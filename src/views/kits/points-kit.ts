@@ -236,7 +236,10 @@ class PointsView<O extends KitPointOptions> extends KitView<O, readonly IPlanePo
             'Points: %1; by %2: %3.',
             formatInteger(shown.length),
             kit.group,
-            [...listed, ...(counts.size > MOST_COUNTED ? ['…'] : [])].join(', ')
+            [
+              ...listed,
+              ...(counts.size > MOST_COUNTED ? [t('%1 more', formatInteger(counts.size - MOST_COUNTED))] : [])
+            ].join(', ')
           ),
       t('%1 goes from %2 to %3, %4 from %5 to %6.', titles.x, ...ends('x'), titles.y, ...ends('y')),
       ...(farthest
