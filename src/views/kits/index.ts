@@ -1,1 +1,3 @@
+export { lanes, lanesOf } from './lanes-kit';
 export { lines, linesOf } from './lines-kit';
+export { text, textOf } from './text-kit';

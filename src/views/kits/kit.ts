@@ -60,7 +60,10 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
   }
 
   concerns(change: SourceChange): boolean {
-    return bringsRows(change, this.kit.streams);
+    const concerned = bringsRows(change, this.kit.streams);
+    // A hello may mean that all rows are others.
+    this._isStale ||= concerned || change.kind === 'hello';
+    return concerned;
   }
 
   override controls(): Control[] {
@@ -70,7 +73,16 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
   async load(signal: AbortSignal): Promise<Loaded> {
     const { env, kit, options, source, t } = this;
     const steps = env.within(('steps' in options ? options.steps : null) as [number, number] | null);
-    const rows = await kit.read({ source, options, steps, signal });
+    const key = JSON.stringify([options, steps]);
+    if (this._isStale || key !== this._key) {
+      // What comes while this is read is read the next time.
+      this._isStale = false;
+      this._key = '';
+      const found = await kit.read({ source, options, steps, signal });
+      this._rows = Array.isArray(found) && found.length === 0 ? null : found;
+      this._key = this._rows === null ? '' : key;
+    }
+    const rows = this._rows;
     if (rows === null) {
       return { state: nothingYet(saidOf(kit.empty, options), this.actions, t) };
     }
@@ -82,4 +94,9 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
 
   /** Draw rows, of which there are some. */
   protected abstract draw(rows: R): Drawn;
+
+  /** What was read last; a picture that is zoomed is drawn of it again. */
+  private _rows: R | null = null;
+  private _isStale = true;
+  private _key = '';
 }
