@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.common import judged
+
 __all__ = ["main", "page"]
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -94,7 +96,8 @@ def _line(figure: Figure, results: Path) -> str:
         figure.what,
         f"{_text(value)} {unit}".strip(),
         interval,
-        figure.most and f"{figure.most}{'' if _met(value, figure.most) else ' **missed**'}",
+        figure.most
+        and f"{figure.most}{'' if judged(figure.what, value, unit, figure.most).met else ' **missed**'}",
         f"{_text(_value(others['value'], figure))} {unit}".strip() if others else "",
         f"`python -m bench.{figure.of}`",
     ]
@@ -116,11 +119,6 @@ def _unit(unit: str) -> str:
 
 def _text(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _met(value: float, goal: str) -> bool:
-    sign, bound, *_ = goal.split()
-    return value <= float(bound) if sign == "≤" else value >= float(bound)
 
 
 def main(arguments: Sequence[str]) -> int:

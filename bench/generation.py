@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,10 +18,10 @@ import torch
 import megalens
 from megalens.demo.model import GPT, ByteTokenizer, GPTConfig
 from megalens.instruments.generation import as_language_model
-from megalens.instruments.generation.decoding import Decoding, GenerationPass, evaluating
-from megalens.instruments.generation.language_model import Sampler
+from megalens.instruments.generation.decoding import Decoding, GenerationPass
+from megalens.instruments.generation.language_model import Sampler, evaluating
 
-from .common import Row, asked, judged, ratio, report
+from .common import Row, asked, ratio, report
 from .peer import PeerTracer
 
 __all__ = ["main"]
@@ -55,7 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         *_speed(GPTConfig(), rounds, tokens),
         *_speed(_USUAL, max(4, rounds // 4), max(8, tokens // 5), "12 layers, hidden 768: "),
         *_memory(long, 64 if options.quick else 512),
-        *_long_text(512 if options.quick else 8192, 1 if options.quick else 3),
     ]
     return report(
         "generation",
@@ -125,60 +122,6 @@ def _memory(count: int, tokens: int) -> list[Row]:
             )
         )
     return rows
-
-
-_LONG_TEXT = """
-import json, sys
-from pathlib import Path
-from transformers import LlamaConfig, LlamaForCausalLM
-import megalens
-from megalens.demo.model import ByteTokenizer
-
-positions, way = int(sys.argv[1]), sys.argv[2]
-config = LlamaConfig(
-    vocab_size=256, hidden_size=128, intermediate_size=512, num_hidden_layers=4, num_attention_heads=4, max_position_embeddings=positions + 8
-)
-model = LlamaForCausalLM(config)
-model.set_attn_implementation("eager" if way == "eager" else "sdpa")
-with megalens.serve(model, ByteTokenizer()) as lab:
-    text = lab.generate("a" * positions, 2, attention=way != "plain")
-    # What getrusage calls the most is that of the process which started this one, where that is larger.
-    most = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    print(json.dumps([text.seconds, int(most.split()[1]) / 1024]))
-"""
-
-
-def _long_text(positions: int, rounds: int) -> list[Row]:
-    """Measure a long text with its attention, beside the same without, and with attention that makes whole matrices."""
-    found: dict[str, list[tuple[float, float]]] = {"plain": [], "seen": [], "eager": []}
-    for _ in range(rounds):
-        for way, each in found.items():
-            command = [sys.executable, "-c", _LONG_TEXT, str(positions), way]
-            seconds, memory = json.loads(
-                subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            )
-            each.append((seconds, memory))
-    (seconds, memory), plain, eager = (
-        [statistics.median(values) for values in zip(*found[way], strict=True)]
-        for way in ("seen", "plain", "eager")
-    )
-    what = f"{positions:,} positions read by a Llama of 4 layers of 4 heads, with attention"
-    return [
-        judged(
-            what,
-            seconds,
-            "s",
-            "≤ 3",
-            f"{plain[0]:.2f} s without, {eager[0]:.2f} s where attention makes whole matrices (eager)",
-        ),
-        judged(
-            f"{what}: memory",
-            memory,
-            "MiB",
-            "≤ 1024",
-            f"{plain[1]:.0f} MiB without, {eager[1]:.0f} MiB with whole matrices",
-        ),
-    ]
 
 
 def _asked(lab: Any, tokens: int, **more: Any) -> float:

@@ -1,4 +1,4 @@
-"""Opening statistics: a tree of raw-moment JSONL against the reference's method, a line that is appended, and the first picture of a large recording.
+"""Opening statistics: a tree of raw-moment JSONL against the reference's method, a line that is appended, and thousands of runs.
 
 Run ``python -m bench.opening`` (``--quick`` for small files, which prove only that it works).
 """
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.common import Row, ratio, write_results
-from bench.recordings import ITEMS, write_courses, write_recording
+from bench.recordings import ITEMS, write_courses
 from megalens.runs.moments import MomentQuery, MomentSource, find_trees, rows_of
 
 _MIB = 1024 * 1024
@@ -47,29 +47,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         rows = [*_first_opening(home, size, rounds), *_append(home, 10 if options.quick else 40)]
-        for series, steps in (
-            ((20, 2000), (500, 40))
-            if options.quick
-            else (
-                (100, 100_000),
-                (25_000, 400),
-                (1_000, 100_000),
-            )
-        ):
-            rows.append(_picture(home, series, steps, 1 if options.quick else rounds))
     rows += _comparison(home := Path(tempfile.mkdtemp()), *((20, 200) if options.quick else (1000, 10_000)))
     shutil.rmtree(home)
     how = (
         f"A generated tree of {size / _MIB:.0f} MiB of JSONL (two files, {rounds} rounds in turn with the reference's method in the same run, each into an empty cache): the reference's "
         "method is Python's json, lines parsed twice (once for the columns, once for the rows), 100,000 rows a pandas batch, zstd Parquet, then DuckDB; written from its "
-        "description. A round ends with the first grouped answer. Appending: from the write of a line to the answer that has it. Pictures: a packed recording in the system's "
-        "file cache, a fresh process's index and L2 by layer, 2000 points a series, 40 series. Intervals: 95 % bootstrap over rounds. "
+        "description. A round ends with the first grouped answer. Appending: from the write of a line to the answer that has it. Intervals: 95 % bootstrap over rounds. "
         f"Before it began, {load:.1f} other processes on average wanted a processor."
     )
     print(
         write_results(
             "opening",
-            "Opening statistics: JSONL, appended lines, large recordings",
+            "Opening statistics: JSONL, appended lines, thousands of runs",
             rows,
             how=how,
             quick=options.quick,
@@ -179,57 +168,6 @@ def _append(home: Path, times: int) -> list[Row]:
             note=f"median {statistics.median(seconds) * 1000:.0f} ms of {times}",
         )
     ]
-
-
-def _picture(home: Path, series: int, steps: int, rounds: int) -> Row:
-    folder = home / f"recording-{series}"
-    write_recording(folder, series, steps)
-    runs = [
-        json.loads(
-            subprocess.run(
-                [sys.executable, "-c", _PICTURE, str(folder), str(steps)],
-                check=True,
-                capture_output=True,
-                text=True,
-            ).stdout
-        )
-        for _ in range(rounds + 1)
-    ][1:]
-    shutil.rmtree(folder)
-    seconds, overview, memory = zip(*runs, strict=True)
-    worst = max(seconds)
-    return Row(
-        f"{series:,} series × {steps:,} steps: index and first grouped, thinned answer (worst of {rounds})",
-        worst,
-        "s",
-        target="≤ 2",
-        met=worst <= 2,
-        note=f"median {statistics.median(seconds):.2f} s; total and families, which the panel shows first, "
-        f"{max(overview):.2f} s more; {max(memory):.0f} MiB at most",
-    )
-
-
-_PICTURE = """
-import json, resource, sys, time
-from pathlib import Path
-from megalens.runs.moments import *
-import duckdb, numpy, pyarrow.parquet
-
-def ask(*by):
-    query = MomentQuery.of_request("grad", by=by, points=2000, series=40, lean=True)
-    assert source.groups(query).steps_total == int(sys.argv[2])
-
-began = time.perf_counter()
-source = MomentSource(RecordedRows(Path(sys.argv[1])))
-source.refresh()
-source.index()
-ask("layer")
-layers = time.perf_counter() - began
-ask()
-ask("family")
-overview = time.perf_counter() - began - layers
-print(json.dumps([layers, overview, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
-"""
 
 
 def _write_tree(tree: Path, size: int) -> int:

@@ -12,11 +12,13 @@ import { registerSlices } from './slice';
 
 // What packages with views of their own need; the token has to be this one.
 export { IMegalensViewRegistry } from './tokens';
-export { kitOptions } from './views/kits/options';
-export type { IAsked, IKit } from './views/kits/kit';
+export { kitOptions } from './protocol/kit-options';
+export type { IKit, IKitQuery } from './views/kits/kit';
+export type { ILinesKit, IStepLine, KitLineOptions } from './views/kits/lines-kit';
+export type { IGrid, IGridRow, IMatrixKit, KitMatrixOptions } from './views/kits/matrix-kit';
+export type { IPlanePoint, IPointsKit, KitPointOptions } from './views/kits/points-kit';
 export type { ILanesKit, KitLaneOptions } from './views/kits/lanes-kit';
 export type { ILaneSpan } from './views/kits/lanes/nested-spans';
-export type { ILinesKit, IStepLine, KitLineOptions } from './views/kits/lines-kit';
 export type { IKitToken, ITextKit, KitTextOptions } from './views/kits/text-kit';
 export { ViewModel, type IViewEnvironment } from './views/shared/view-model';
 export type { IPlace, IRecipe } from './charts';

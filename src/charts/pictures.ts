@@ -334,7 +334,8 @@ const BESIDE: Readonly<Record<TemplateName, { readonly all: number; readonly eac
 export function sized(recipe: IRecipe, width: number): IRecipe {
   const { all, each = 0 } = BESIDE[recipe.template];
   const columns = recipe.columns ?? 1;
-  const fit = { ...recipe, width: Math.max(40, Math.floor((width - all) / columns - each)) };
+  const beside = all + (recipe.template === 'token-map' ? beyondNumbers(recipe) : 0);
+  const fit = { ...recipe, width: Math.max(40, Math.floor((width - beside) / columns - each)) };
   const { pictures } = recipe.datasets;
   return pictures === undefined
     ? fit
@@ -342,6 +343,12 @@ export function sized(recipe: IRecipe, width: number): IRecipe {
         ...fit,
         datasets: { ...recipe.datasets, pictures: pictures.map(row => fitUrl(row, ...roomOf(fit, row))) }
       };
+}
+
+/** Pixels that names of rows take where others are numbers. */
+function beyondNumbers({ params: { rowText } }: IRecipe): number {
+  const letters = Array.isArray(rowText) ? Math.max(0, ...rowText.map(text => String(text).length)) : 0;
+  return letters > 6 ? 6 * letters : 0;
 }
 
 /** The pixels of a whole picture, of which a plot may show a part, or which may be a part of a plot. */

@@ -140,7 +140,10 @@ export function fill(recipe: IRecipe, omit: IOmissions = {}): Node {
       if (copy['name'] === 'grid' && recipe.columns !== undefined) {
         copy['columns'] = recipe.columns;
       }
-      return copy;
+      // A key that is a plot of its own stays, for rows still come for it, and shows nothing.
+      return omit.key && copy['name'] === 'key' && copy['layer'] !== undefined
+        ? { ...copy, width: 0, title: null, transform: [{ filter: 'false' }] }
+        : copy;
     }
     if (typeof value === 'string' && value.startsWith('$')) {
       const text = own(recipe.texts, value.slice(1));

@@ -70,9 +70,12 @@ for (const theme of SHOWN) {
     await layers.fill('2');
     await layers.press('Enter');
     await expect(view.locator('.jp-MegalensView-title')).toContainText('layer 2');
-    // One string, since print() of two may come in two messages.
-    await page.evaluate(() => window.run('print(f"layers are {view.layers}")'));
-    await expect(page).toHaveTitle(/layers are 2/);
+    // The widget sends what was chosen once the kernel has answered what it sent before.
+    const layersThere = async (): Promise<string> => {
+      await page.evaluate(() => window.run('print(f"layers are {view.layers}.")'));
+      return page.title();
+    };
+    await expect.poll(layersThere).toMatch(/layers are 2\./);
     await page.evaluate(() => window.run('view.layers = "0-1"'));
     await expect(view.locator('.jp-MegalensView-title')).toContainText('layers 0 and 1');
     const before = await view.innerText();

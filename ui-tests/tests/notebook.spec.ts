@@ -49,10 +49,12 @@ test('the kernel changes the view and the view tells the kernel', async ({ open,
   await view.getByRole('combobox', { name: 'Layers' }).fill('3');
   await view.getByRole('combobox', { name: 'Layers' }).press('Enter');
   await expect(view.locator('.jp-MegalensView-title')).toContainText(/layer 3/i);
-  await runCell(page, 2);
-  await expect(page.locator('.jp-OutputArea-output', { hasText: 'layers are' })).toContainText(
-    'layers are 3'
-  );
+  // The widget sends what was chosen once the kernel has answered what it sent before.
+  await expect(async () => {
+    await runCell(page, 2);
+    const said = page.locator('.jp-OutputArea-output', { hasText: 'layers are' });
+    await expect(said).toContainText('layers are 3', { timeout: 5000 });
+  }).toPass();
 });
 
 test('a view survives a page reload and a kernel restart', async ({ open, lab }) => {

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ...tracer.errors import TracerError
 from ...tracer.points import IAdapter, Source
 from .hidden import watched_points
+from .language_model import evaluating
 
 Prompt = str | Sequence[int] | Tensor
 Positions = str | int | slice | Sequence[int] | Callable[[Tensor], Tensor]
@@ -83,17 +84,10 @@ def contrast_vectors(
     for name, prompts in zip(("positive", "negative"), groups, strict=True):
         if not prompts:
             raise TracerError(f"At least one {name} prompt is needed, got none.")
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        with torch.no_grad():
-            first, second = (
-                _mean_states(points.roots[0], sources, prompts, positions, batch, device)
-                for prompts in groups
-            )
-    finally:
-        for module in training:
-            module.training = True
+    with evaluating(model), torch.no_grad():
+        first, second = (
+            _mean_states(points.roots[0], sources, prompts, positions, batch, device) for prompts in groups
+        )
     vectors = (first - second).float()
     if not bool(torch.isfinite(vectors).all()):
         raise TracerError("The hidden states of some prompts are not finite, so no direction can be told.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .language_model import LanguageModel, PaddedPrompts, Reading, Sampler
 from .texts import ITextStream
@@ -225,15 +225,3 @@ class _Ending:
         # A stop text from before that ends now is in the retained part.
         self._tail = text[-self._longest :]
         return any(each in text for each in self._stop)
-
-
-@contextlib.contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Put a model into evaluation mode, and restore the mode of each module afterwards."""
-    training = [each for each in module.modules() if each.training]
-    module.eval()
-    try:
-        yield
-    finally:
-        for each in training:
-            each.training = True

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from ...tracer.first_pass import extra_pass
 from ...tracer.graph_probes import is_compiled
 from ...tracer.own_hooks import OwnHook
 from ...tracer.points import FlagPoints, Source
 from ...tracer.tensors import by_rows
+from .language_model import short_pass
 
 _ATTENTION: Any = functional.scaled_dot_product_attention
 
@@ -107,9 +107,6 @@ class FusedAttention:
 def _calling(model: nn.Module, layers: Mapping[int, nn.Module]) -> dict[int, tuple[nn.Module, int]]:
     """Return by layer the module that calls a fused attention, where there is one and it calls one."""
     calls = _Calls()
-    device = next((each.device for each in model.parameters()), torch.device("cpu"))
-    ids = torch.arange(10, device=device).reshape(2, 5)
-    training = [each for each in model.modules() if each.training]
     hooked = _hooked(
         {*model.modules()},
         lambda module, *_: calls.running.append(module),
@@ -117,13 +114,8 @@ def _calling(model: nn.Module, layers: Mapping[int, nn.Module]) -> dict[int, tup
     )
     # A pass that fails shows nothing.
     try:
-        with extra_pass(model), hooked, calls:
-            model.eval()
-            try:
-                model(ids)
-            finally:
-                for each in training:
-                    each.training = True
+        with hooked:
+            ids = short_pass(model, calls)
     except Exception:
         return {}
     found = {}

@@ -10,22 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ...adapters.find import find_points
 from ...adapters.sizes import text_config, unwrapped
 from ...protocol import Peaks
 from ...tracer.errors import describe_error
-from ...tracer.first_pass import extra_pass
 from ...tracer.graph_probes import end_of
 from ...tracer.own_hooks import hook_after
-from ...tracer.points import NO_EXPERTS, IAdapter, ModelPoints, Source
+from ...tracer.points import NO_EXPERTS, IAdapter, IPassWatch, ModelPoints, Source
 from ...tracer.tensors.config import change_plan
 from ...tracer.tensors.plan import TracingPlan
 from ...tracer.tensors.probes import Window
 from .errors import GenerationError
 from .fused_attention import FusedAttention
+from .language_model import short_pass
 from .token_rows import PassCoordinates
 
 ATTENTION = "RawAttentionScore_mat_mul"
@@ -64,21 +63,9 @@ def watched_points(model: nn.Module, adapter: IAdapter | None = None) -> ModelPo
     points = find_points(model, adapter)
     if points.watch is None:
         return points
-    device = next((each.device for each in model.parameters()), torch.device("cpu"))
-    # Batch and positions of other sizes, so that they can be told apart.
-    ids = torch.arange(10, device=device).reshape(2, 5)
     watch = points.watch()
-    training = [each for each in model.modules() if each.training]
     try:
-        with extra_pass(model):
-            model.eval()
-            watch.begin()
-            try:
-                model(ids)
-            finally:
-                watch.stop()
-                for each in training:
-                    each.training = True
+        short_pass(model, _watched(watch))
         watch.end()
         seen = watch.finish()
         failed = watch.failed
@@ -90,6 +77,15 @@ def watched_points(model: nn.Module, adapter: IAdapter | None = None) -> ModelPo
     else:
         points.give_up_watching(failed)
     return points
+
+
+@contextlib.contextmanager
+def _watched(watch: IPassWatch) -> Iterator[None]:
+    watch.begin()
+    try:
+        yield
+    finally:
+        watch.stop()
 
 
 def no_attention(points: ModelPoints) -> str | None:

@@ -5,15 +5,18 @@ From the logits of a pass to the next token of each sequence.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ...tracer.first_pass import extra_pass
 from ...tracer.tensors.probes import Window
 from .errors import GenerationError
 from .texts import Texts
@@ -268,3 +271,28 @@ def _logits(output: Any, ids: Tensor) -> Tensor:
             f"shape {list(ids.shape)}, got {came}."
         )
     return logits
+
+
+@contextlib.contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode, and restore the mode of each module afterwards."""
+    training = [each for each in module.modules() if each.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for each in training:
+            each.training = True
+
+
+def short_pass(model: nn.Module, around: AbstractContextManager[Any]) -> Tensor:
+    """Run a pass over two texts of five tokens in evaluation mode, of which nothing stays; return its ids.
+
+    Batch and positions are of sizes of their own, so that they can be told apart. ``around`` is entered for
+    the pass.
+    """
+    device = next((each.device for each in model.parameters()), torch.device("cpu"))
+    ids = torch.arange(10, device=device).reshape(2, 5)
+    with extra_pass(model), evaluating(model), around:
+        model(ids)
+    return ids

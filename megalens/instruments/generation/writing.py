@@ -15,12 +15,11 @@ from torch import Tensor
 
 from ...tracer.tensors.plan import TracingPlan
 from ...tracer.tensors.probes import Window
-from .decoding import evaluating
 from .effects import compared
 from .errors import GenerationError
 from .hidden import ATTENTION, HiddenStates, Passes, attention_probabilities, with_attention
 from .job import GenerationJob, PassClock, perturbed
-from .language_model import LanguageModel, Reading
+from .language_model import LanguageModel, Reading, evaluating
 from .lens import LensReader, Readout
 from .token_rows import LocatedPass, TokenRows
 

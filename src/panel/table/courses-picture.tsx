@@ -4,6 +4,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { formatInteger, formatNumber } from '../../charts/format';
 import type { ICourses, IRunCourse } from '../../client/courses';
+import { extentOf } from '../../views/shared/scale';
 
 export type Values = readonly (number | null)[];
 export type Scale = 'linear' | 'log';
@@ -44,22 +45,15 @@ const known = (values: Values): number[] => values.filter(each => each !== null)
 
 /** The values that a picture shows: those of the band, and of outliers as far again at either side. */
 export function rangeOf(band: readonly Values[], others: readonly Values[]): [number, number] {
-  const inside = band.flatMap(known);
-  const all = inside.length > 0 ? inside : others.flatMap(known);
-  const least = (values: readonly number[]): number =>
-    values.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
-  const most = (values: readonly number[]): number =>
-    values.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
-  if (all.length === 0) {
+  const outer = extentOf(others.map(known));
+  const found = extentOf(band.map(known)) ?? outer;
+  if (found === null) {
     return [0, 1];
   }
-  const [low, high] = [least(all), most(all)];
+  const [low, high] = found;
   const span = high - low || Math.abs(high) || 1;
-  const outer = others.flatMap(known);
-  return [
-    Math.max(low - span, Math.min(low, least(outer))),
-    Math.min(high + span, Math.max(high, most(outer)))
-  ];
+  const [least, most] = outer ?? found;
+  return [Math.max(low - span, Math.min(low, least)), Math.min(high + span, Math.max(high, most))];
 }
 
 export const scaled = (values: Values, scale: Scale): Values =>

@@ -10,12 +10,13 @@ import type { MemoryRun } from '../../store/__tests__/memory-run';
 
 const nothing = (): void => undefined;
 
-/** Read what a view, or the first part of one, draws of a run, without a page. `save` hears of files that are saved, `rest` waits for what is read after. */
+/** Read what a view, or the first part of one, draws of a run, without a page. `save` hears of files that are saved, `rest` waits for what is read after, `zoom` is what is shown of the picture. */
 export async function loadModel(
   run: MemoryRun,
   requested: ViewOptions,
   save: (name: string, type: string, text: string) => void = nothing,
-  others: readonly MemoryRun[] = []
+  others: readonly MemoryRun[] = [],
+  zoom: IViewEnvironment['zoom'] = null
 ): Promise<{ model: IViewModel; loaded: Loaded; rest: () => Promise<unknown> }> {
   const followed: Promise<unknown>[] = [];
   const options = fullViewOptions(requested);
@@ -34,7 +35,7 @@ export async function loadModel(
     options,
     width: 800,
     frame: null,
-    zoom: null,
+    zoom,
     isDark: false,
     isUtc: true,
     painter: null,

@@ -44,7 +44,7 @@ class HistoryMap extends TrendView {
   override pinned(): IMark | null {
     const { _choice: choice } = this;
     return choice && this.map.series.some(each => each.layer === choice.layer)
-      ? this.map.markOf(choice.step, choice.layer)
+      ? this.map.markAt(choice.step, choice.layer)
       : null;
   }
 
@@ -52,7 +52,7 @@ class HistoryMap extends TrendView {
     const choice = this._wanted ?? this._choice;
     if (choice && this.map.series.some(each => each.layer === choice.layer)) {
       // The keys go on from the tensor that is shown, or that the key before asked for.
-      this.map.at = choice;
+      this.map.showAt(choice.step, choice.layer);
     }
     const moved = super.move(key);
     if (moved && key !== 'copy') {

@@ -1,14 +1,14 @@
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IContent, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { nothingYet } from '../shared/states';
+import { nothingYet, type IState, type IStateActions } from '../shared/states';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 
 /** A sentence, or how it follows from the options. */
 export type Said<O extends object> = string | ((options: Readonly<Required<O>>) => string);
 
 /** What is asked for when a picture is drawn. */
-export interface IAsked<O extends object> {
+export interface IKitQuery<O extends object> {
   readonly source: IRunSource;
   readonly options: Readonly<Required<O>>;
   /** First and last step to read; null for all. */
@@ -26,7 +26,7 @@ export interface IKit<O extends object, R> {
   /** Why there is nothing to draw, where `read` finds nothing. */
   readonly empty: Said<O>;
   /** Read what is drawn; null where there is nothing. */
-  read(asked: IAsked<O>): Promise<R | null> | R | null;
+  read(asked: IKitQuery<O>): Promise<R | null> | R | null;
   /** Controls of the view's own options, which stand before those of the kit. */
   controls?(options: Readonly<Required<O>>, choose: (options: Partial<O>) => void): readonly Control[];
   /** Sentences below the picture: everything in it that is not literal. */
@@ -66,6 +66,15 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
     return concerned;
   }
 
+  protected override get actions(): IStateActions {
+    const { actions } = this.env;
+    const retry = (): void => {
+      this._isStale = true;
+      actions.retry();
+    };
+    return { ...actions, retry };
+  }
+
   override controls(): Control[] {
     return [...(this.kit.controls?.(this.options, options => this.choose(options)) ?? [])];
   }
@@ -78,25 +87,33 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
       // What comes while this is read is read the next time.
       this._isStale = false;
       this._key = '';
-      const found = await kit.read({ source, options, steps, signal });
-      this._rows = Array.isArray(found) && found.length === 0 ? null : found;
-      this._key = this._rows === null ? '' : key;
+      const read = await kit.read({ source, options, steps, signal });
+      this._rows = read && this.within(read, steps);
+      this._key = key;
     }
     const rows = this._rows;
     if (rows === null) {
       return { state: nothingYet(saidOf(kit.empty, options), this.actions, t) };
     }
     const drawn = this.draw(rows);
+    if ('kind' in drawn) {
+      return { state: drawn };
+    }
     const caption = [...(kit.caption?.(rows, options) ?? []), ...(drawn.caption ?? [])];
     const summary = kit.summary?.(rows, options) ?? drawn.summary;
     return { content: { title: this.subject, ...drawn, caption, summary } };
   }
 
-  /** Draw rows, of which there are some. */
-  protected abstract draw(rows: R): Drawn;
+  /** What of the rows lies in the steps that are looked at, null being all; null where nothing does. */
+  protected within(rows: R, _steps: readonly [number, number] | null): R | null {
+    return rows;
+  }
 
-  /** What was read last; a picture that is zoomed is drawn of it again. */
+  /** Draw rows, of which there are some, or say why that is not done. */
+  protected abstract draw(rows: R): Drawn | IState;
+
+  /** What was read last, and with what options: a zoom, or another theme, reads nothing. */
   private _rows: R | null = null;
-  private _isStale = true;
   private _key = '';
+  private _isStale = true;
 }

@@ -48,6 +48,15 @@ class KitLanes<O extends KitLaneOptions> extends KitView<O, readonly ILaneSpan[]
     return this._picture;
   }
 
+  protected override within(
+    spans: readonly ILaneSpan[],
+    steps: readonly [number, number] | null
+  ): readonly ILaneSpan[] | null {
+    const [first, last] = steps ?? [-Infinity, Infinity];
+    const found = spans.filter(({ step }) => step === undefined || (step >= first && step <= last));
+    return found.length === 0 ? null : found;
+  }
+
   protected draw(spans: readonly ILaneSpan[]): Drawn {
     const { env, kit, options, t } = this;
     const { hidden } = options;

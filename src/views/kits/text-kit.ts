@@ -67,6 +67,10 @@ class KitText<O extends KitTextOptions> extends KitView<O, readonly IKitToken[],
     return this._picture;
   }
 
+  protected override within(tokens: readonly IKitToken[]): readonly IKitToken[] | null {
+    return tokens.length === 0 ? null : tokens;
+  }
+
   protected draw(rows: readonly IKitToken[]): Drawn {
     const { env, kit, options, t } = this;
     const tokens = rows.map((each, at) => ({ ...each, position: each.position ?? at }));

@@ -1,138 +1,196 @@
 import { formatInteger, formatNumber, SigmaScale, type ColorScale } from '../../charts';
 import type { IMomentGroups, MomentColumn, MomentKey, IMomentIndex } from '../../store/row-moments';
-import type { IMark } from '../shared/content';
+import type { IContent, IMark } from '../shared/content';
 import { lockedWords } from '../shared/controls';
 import { valueWords } from '../kits/lines/line-recipe';
 import type { StepAxis } from '../kits/lines/step-axis';
-import { hold, extentOf } from '../shared/scale';
+import { MatrixPicture, type ICellWords, type IMatrixDrawing } from '../kits/matrix/matrix-picture';
+import { labelledRows } from '../shared/row-places';
+import { extentOf, hold, type IGridCell } from '../shared/scale';
 import { shortName } from '../shared/short-name';
 import type { Translate } from '../shared/translate';
+import type { IViewEnvironment } from '../shared/view-model';
 import { omittedWords, optionWords, trustWords } from './captions';
 import { groupId } from './line';
 import { type IMapCells, type IMapCell, mapRows } from './map-cells';
 import { tensorOf } from './name-facts';
 import { columnWords, keyWords, type MomentOptions } from './words';
 
-const MOST_LETTERS = 30;
+/** Most letters of a row's name, pixels of one, and how many a name has at least. */
+const [MOST_LETTERS, LETTER, LEAST_LETTERS] = [30, 6, 12];
+/** Pixels of a row, and of the whole. */
+const ROW = { each: 15, least: 120, most: 560 };
 
-/** What rows and columns of a map are. */
-export interface IMapWords {
+/** Groups as cells, and what rows and columns are. */
+export interface IMapRead {
+  readonly groups: IMomentGroups;
+  /** Where each row of the groups lies across. */
+  readonly xs: Float64Array;
+  readonly cells: IMapCells;
   readonly rows: readonly MomentColumn[];
   readonly columns: MomentOptions['columns'];
   readonly axis: StepAxis;
-  readonly t: Translate;
 }
 
-/**
- * A cell of a map: its row, its column, and the row of its groups that is drawn there; -1 where there is
- * none.
- */
-export interface IMapPlace {
-  readonly row: number;
-  readonly column: number;
+/** How a map is drawn. */
+type MapLook = Pick<IMatrixDrawing, 'scaleOf' | 'texts' | 'whole'> & {
+  /** Pixels that the whole picture may take. */
+  readonly width: number;
+};
+
+/** A cell with the row of its groups that is drawn there; -1 where there is none. */
+export interface IMapPlace extends IGridCell {
   readonly at: number;
 }
 
-/** A map as it is drawn: where its cells lie, what they are called, and what they say. */
-export class DrawnMap {
+/** A map of groups: where its cells lie, what they are called, and what they say. */
+export class DrawnMap extends MatrixPicture {
+  /** @param _press - Called with the mark of a cell at which Enter was pressed. */
   constructor(
-    readonly groups: IMomentGroups,
-    private readonly _xs: Float64Array,
-    readonly cells: IMapCells,
-    private readonly _words: IMapWords
-  ) {}
-
-  get span(): readonly [number, number] {
-    const { x, columns, width } = this.cells;
-    return [x, x + columns * width];
+    t: Translate,
+    env: Pick<IViewEnvironment, 'pinned' | 'zoom'>,
+    private readonly _press: (mark: IMark) => void
+  ) {
+    super(t, env);
   }
 
-  get isUnfinished(): boolean {
-    const { values, missing } = this.cells;
-    return values.some((value, cell) => missing[cell] === 0 && !Number.isFinite(value));
+  protected override readonly firstColumn = Infinity;
+
+  read: IMapRead | null = null;
+
+  draw(
+    read: IMapRead,
+    { width, ...look }: MapLook,
+    isDark: boolean
+  ): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
+    this.read = read;
+    const { axis, cells, columns } = read;
+    // Names take a third of a narrow picture at most.
+    const letters = Math.max(LEAST_LETTERS, Math.floor(width / 3 / LETTER));
+    return this.paint(
+      {
+        ...look,
+        cells,
+        template: 'moment-map',
+        ...labelledRows(cells.rows, ROW, row => this._rowLabel(row, letters)),
+        x: [cells.x, cells.x + cells.columns * cells.width],
+        width: cells.width,
+        ...(columns === 'step' && { axis })
+      },
+      isDark
+    );
   }
 
-  place(row: number, column: number): IMapPlace {
-    const { rows, columns, source } = this.cells;
-    const isInside = row >= 0 && row < rows && column >= 0 && column < columns;
-    return { row, column, at: (isInside ? source[row * columns + column] : undefined) ?? -1 };
+  place({ row, column }: IGridCell): IMapPlace {
+    const { columns = 0, source } = this.read?.cells ?? {};
+    return { row, column, at: source?.[row * columns + column] ?? -1 };
   }
 
-  /** The cell of a mark; null where that is of no row. */
-  placeOf({ x, y }: IMark): IMapPlace | null {
-    return y && this.place(Math.round((y[0] + y[1]) / 2), this.columnAt((x[0] + x[1]) / 2));
-  }
-
-  /** The number of the column at a position of the axis, also outside the map. */
-  columnAt(x: number): number {
-    return Math.floor((x - this.cells.x) / this.cells.width);
-  }
-
-  xOf(column: number): number {
-    return this.cells.x + (column + 0.5) * this.cells.width;
-  }
-
-  markOf({ row, column }: Pick<IMapPlace, 'column' | 'row'>): IMark {
-    const { x, width } = this.cells;
-    return { facet: null, x: [x + column * width, x + (column + 1) * width], y: [row - 0.5, row + 0.5] };
+  /** The cell of a mark; null where that is of none. */
+  placeOf(mark: IMark): IMapPlace | null {
+    const cell = this.cellOf(mark);
+    return cell && this.place(cell);
   }
 
   /** The cell of the value of largest magnitude; null where none is finite. */
   get peak(): IMapPlace | null {
-    const { value, group } = this.groups;
+    const { read } = this;
+    if (!read || extentOf([read.cells.values]) === null) {
+      return null;
+    }
+    const { value, group } = read.groups;
     let best = -1;
     value.forEach((each, at) => {
       if (Number.isFinite(each) && (best < 0 || Math.abs(each) > Math.abs(value[best] ?? 0))) {
         best = at;
       }
     });
-    const column = hold(this.columnAt(this._xs[best] ?? 0), this.cells.columns);
-    return best < 0 || extentOf([this.cells.values]) === null
-      ? null
-      : { row: group[best] ?? 0, column, at: best };
+    return best < 0 ? null : { row: group[best] ?? 0, column: this._columnAt(read.xs[best] ?? 0), at: best };
   }
 
   /** The cell as options name it; null where nothing is drawn. */
-  cellOf({ row, column, at }: IMapPlace): IMapCell | null {
-    const isOverSteps = this._words.columns === 'step';
-    const x = isOverSteps ? (this.groups.step[at] ?? 0) : Math.round(this.xOf(column));
-    return at < 0 ? null : { key: this.groups.keys[row] ?? [], x };
+  cellNamed({ row, column, at }: IMapPlace): IMapCell | null {
+    const { groups, columns } = this.read ?? {};
+    const x = columns === 'step' ? (groups?.step[at] ?? 0) : Math.round(this._xOf(column));
+    return at < 0 ? null : { key: groups?.keys[row] ?? [], x };
   }
 
-  /** Where a chosen cell lies; null where it is not drawn. */
-  placeOfCell({ key, x }: IMapCell): IMapPlace | null {
-    const { axis, columns } = this._words;
-    const row = this.groups.keys.findIndex(each => groupId(each) === groupId(key));
-    const column = this.columnAt(columns === 'step' ? axis.xOf(x) : x);
-    return row < 0 ? null : this.place(row, hold(column, this.cells.columns));
+  /** Mark a chosen cell; null where it is not drawn. */
+  markOfCell({ key, x }: IMapCell): IMark | null {
+    const { axis, columns, groups } = this.read ?? {};
+    const row = groups?.keys.findIndex(each => groupId(each) === groupId(key)) ?? -1;
+    const column = this._columnAt(columns === 'step' ? (axis?.xOf(x) ?? x) : x);
+    return row < 0 ? null : this.markOf({ row, column });
   }
 
   /** Name a row: `layer 3`. */
   rowName(row: number): string {
-    return keyWords(this.groups.keys[row] ?? [], this._words.rows, this._words.t);
-  }
-
-  /** What a row's label reads: the axis says what it is. */
-  rowLabel(row: number, most = MOST_LETTERS): string {
-    const key: MomentKey = this.groups.keys[row] ?? [];
-    const words = key.map(value => (value === null ? this._words.t('none') : String(value)));
-    return key.length === 0
-      ? this._words.t('all')
-      : shortName(words.join(' · '), Math.min(most, MOST_LETTERS));
+    return keyWords(this.read?.groups.keys[row] ?? [], this.read?.rows ?? [], this.t);
   }
 
   /** Name the column of a cell: `step 5`, `rank 3`. */
   columnName({ at, column }: IMapPlace): string {
-    const { columns, axis, t } = this._words;
-    const x = this.xOf(column);
+    const { t } = this;
+    const { axis, columns = 'step', groups } = this.read ?? {};
+    const x = this._xOf(column);
     return columns === 'step'
-      ? t('step %1', formatInteger(at < 0 ? axis.stepNear(x) : (this.groups.step[at] ?? 0)))
+      ? t('step %1', formatInteger((at < 0 ? axis?.stepNear(x) : groups?.step[at]) ?? 0))
       : `${columnWords(columns, t)} ${formatInteger(Math.round(x))}`;
   }
 
   valueName({ at }: IMapPlace, digits = 9): string {
-    const { t } = this._words;
-    return at < 0 ? t('no data') : valueWords({ ...this.groups, digits }, at, t);
+    const { read, t } = this;
+    return at < 0 || !read ? t('no data') : valueWords({ ...read.groups, digits }, at, t);
+  }
+
+  protected words(cell: IGridCell): ICellWords {
+    const place = this.place(cell);
+    const [heading, name, value] = [this.rowName(cell.row), this.columnName(place), this.valueName(place)];
+    return {
+      tip: { heading, ...(place.at < 0 ? { name: this.t('no data'), value: '' } : { name, value }) },
+      said: this.t('%1, %2: %3', name, heading, value),
+      value
+    };
+  }
+
+  protected override pressed(mark: IMark): void {
+    this._press(mark);
+  }
+
+  protected override layerOf(row: number): number | null {
+    const [layer] = this.read?.groups.keys[row] ?? [];
+    return this.read?.rows[0] === 'layer' && typeof layer === 'number' ? layer : null;
+  }
+
+  protected override stepOf(cell: IGridCell): number | null {
+    return this.read?.groups.step[this.place(cell).at] ?? null;
+  }
+
+  protected override compared(cell: IGridCell, pinned: number): readonly [number, number] | null {
+    const { at } = this.place(cell);
+    if (at < 0 || this.read?.columns !== 'step') {
+      return null;
+    }
+    const { group, step, value } = this.read.groups;
+    const then = step.findIndex((each, other) => each === pinned && group[other] === cell.row);
+    return [value[at] ?? NaN, value[then] ?? NaN];
+  }
+
+  /** What a row's label reads: the axis says what it is. */
+  private _rowLabel(row: number, most: number): string {
+    const key: MomentKey = this.read?.groups.keys[row] ?? [];
+    const words = key.map(value => (value === null ? this.t('none') : String(value)));
+    return key.length === 0 ? this.t('all') : shortName(words.join(' · '), Math.min(most, MOST_LETTERS));
+  }
+
+  private _columnAt(x: number): number {
+    const { x: from = 0, width = 1, columns = 1 } = this.read?.cells ?? {};
+    return hold(Math.floor((x - from) / width), columns);
+  }
+
+  private _xOf(column: number): number {
+    const { x = 0, width = 1 } = this.read?.cells ?? {};
+    return x + (column + 0.5) * width;
   }
 }
 
@@ -177,8 +235,9 @@ export function leftWords(left: number, column: MomentColumn | 'step', t: Transl
     : [t('Groups without a %1 are left out: %2.', columnWords(column, t), formatInteger(left))];
 }
 
-interface IMapSubject {
-  readonly map: DrawnMap;
+interface IMapSubject extends Pick<IMapRead, 'cells' | 'groups'> {
+  /** Whether something that is drawn is not finite. */
+  readonly isUnfinished: boolean;
   readonly scale: ColorScale;
   /** Groups without a column. */
   readonly left: number;
@@ -191,10 +250,9 @@ interface IMapSubject {
 /** Say what of a map is not literal. */
 export function mapCaption(
   options: MomentOptions,
-  { map, scale, left, locked, by, index, name }: IMapSubject,
+  { groups, cells, isUnfinished, scale, left, locked, by, index, name }: IMapSubject,
   t: Translate
 ): string[] {
-  const { groups, cells } = map;
   return [
     ...whereWords(options, t),
     ...bandWords(scale, t),
@@ -212,7 +270,7 @@ export function mapCaption(
       : []),
     ...optionWords(options, index, t),
     ...lockedWords(locked, [cells.values], t),
-    ...(map.isUnfinished ? [t('Cells in which values are not finite are hatched.')] : []),
+    ...(isUnfinished ? [t('Cells in which values are not finite are hatched.')] : []),
     ...trustWords(groups, { ...options, by: [...by] }, t)
   ];
 }

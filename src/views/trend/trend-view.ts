@@ -1,12 +1,11 @@
 import { keptStatistic, layoutOf, readTrend } from '../../aggregate';
-import { formatInteger, type IRecipe } from '../../charts';
+import { formatInteger } from '../../charts';
 import { inRanges } from '../../protocol/ranges';
 import type { TrendOptions } from '../../protocol/views.generated';
 import type { ITrendAnswer } from '../../store/line-data';
 import type { IRunSource } from '../../store/source';
 import type { ITensorShape } from '../../store/tensor-data';
 import { countNaming, layerNaming, seriesWords } from '../shared/change-words';
-import type { IMark } from '../shared/content';
 import { type Control, selectControl } from '../shared/control';
 import { colorRangeControl, goControl, transformControl } from '../shared/controls';
 import { capital, flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
@@ -19,7 +18,6 @@ import { lockedRange } from '../shared/scale';
 import { emptyFlag, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
 import { logNotes } from '../shared/robust-range';
 import { tensorControls } from '../shared/tensor-controls';
-import type { ITip } from '../shared/table';
 import type { IViewEnvironment } from '../shared/view-model';
 import type { IViewDefinition } from '../shared/definition';
 import { TrendMap } from './trend-map';
@@ -158,11 +156,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     ];
   }
 
-  override tipOf(mark: IMark): ITip | null {
-    return this._isLines ? this.picture.tipOf(mark) : this.map.tipOf(mark, this.env.pinned);
-  }
-
-  protected readonly map = new TrendMap(this.t);
+  protected readonly map = new TrendMap(this.t, this.env);
 
   protected get chosenSteps(): [number, number] | null {
     return this.options.steps;
@@ -199,18 +193,13 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
       return { state };
     }
     const range = this.colorRange(answer.lines.map(({ values }) => values));
-    const request = {
+    const { caption, ...picture } = this.map.take({
       series: answer.lines,
       transform: this.options.transform,
       statistic: statisticWords(this.options.statistic, this.t),
-      filledTo: answer.evictedRows > 0 ? (answer.memory?.thinnedTo ?? null) : null
-    };
-    const { recipe, extent, caption, signed } = this.map.take({
-      ...request,
+      filledTo: answer.evictedRows > 0 ? (answer.memory?.thinnedTo ?? null) : null,
       look: { dark: this.env.isDark, range }
     });
-    // Only the middle of a scale of both signs is another in the dark.
-    const printed = (dark = false): IRecipe => this.map.recipe({ ...request, look: { dark, range } });
     const { align, runs } = this.options;
     const ofLines =
       align === 'step' && runs.length === 0
@@ -225,7 +214,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     const { transform } = this.options;
     const values = answer.lines.map(line => line.values);
     const notes = range ? [] : logNotes(values, transform, change => this.choose(change), this.t);
-    return { content: { recipe, ...(signed ? { printed } : {}), extent, notes, ...words } };
+    return { content: { ...picture, notes, ...words } };
   }
 
   /** Whether a map's words begin with what departs most: where few of them are seen. */

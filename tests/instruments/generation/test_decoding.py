@@ -9,8 +9,8 @@ from writers import HUGGING_FACE, demo, writer
 
 from megalens.demo.model import ByteTokenizer, Cache
 from megalens.instruments.generation import GenerationError, as_language_model
-from megalens.instruments.generation.decoding import Decoding, candidates_of, evaluating
-from megalens.instruments.generation.language_model import Sampler
+from megalens.instruments.generation.decoding import Decoding, candidates_of
+from megalens.instruments.generation.language_model import Sampler, evaluating
 
 PROMPTS = [[84, 104, 101], [42, 7, 99, 12, 80]]
 

@@ -11,7 +11,6 @@ from writers import byte_level, demo, hugging_face, writer
 
 import megalens
 from megalens.adapters import find_adapter
-from megalens.instruments.generation.decoding import evaluating
 from megalens.instruments.generation.effects import (
     Effect,
     EffectReader,
@@ -20,6 +19,7 @@ from megalens.instruments.generation.effects import (
     kl_divergence,
 )
 from megalens.instruments.generation.job import PassClock, generation_perturb, perturbed
+from megalens.instruments.generation.language_model import evaluating
 from megalens.protocol.arrow_columns import arrow_batch
 from megalens.protocol.streams import stream_schema
 

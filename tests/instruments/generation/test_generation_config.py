@@ -10,8 +10,8 @@ import transformers
 from writers import byte_level, hugging_face
 
 from megalens.instruments.generation import GenerationError, as_language_model
-from megalens.instruments.generation.decoding import evaluating
 from megalens.instruments.generation.job import GenerationJob
+from megalens.instruments.generation.language_model import evaluating
 from megalens.protocol.requests import GenerationRequest
 
 TOKENS = 14

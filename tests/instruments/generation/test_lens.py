@@ -13,9 +13,9 @@ import megalens
 from megalens.adapters import find_adapter
 from megalens.demo.model import ByteTokenizer
 from megalens.instruments.generation import GenerationError, LanguageModel
-from megalens.instruments.generation.decoding import Decoding, GenerationPass, evaluating
+from megalens.instruments.generation.decoding import Decoding, GenerationPass
 from megalens.instruments.generation.hidden import HiddenStates
-from megalens.instruments.generation.language_model import Sampler
+from megalens.instruments.generation.language_model import Sampler, evaluating
 from megalens.instruments.generation.lens import LensReader, Readout
 from megalens.instruments.generation.of_model import as_language_model
 from megalens.instruments.generation.token_rows import LocatedPass, PassCoordinates

@@ -7,8 +7,8 @@ import torch
 from writers import HUGGING_FACE, demo, hugging_face, writer
 
 from megalens.instruments.generation import as_language_model
-from megalens.instruments.generation.decoding import Decoding, evaluating
-from megalens.instruments.generation.language_model import Sampler
+from megalens.instruments.generation.decoding import Decoding
+from megalens.instruments.generation.language_model import Sampler, evaluating
 
 SETTINGS = [
     {"temperature": 0, "top_k": 0, "top_p": 1.0},

@@ -13,7 +13,6 @@ from writers import byte_level, demo, hugging_face, writer
 import megalens
 from megalens.adapters import find_adapter
 from megalens.instruments.generation import LanguageModel
-from megalens.instruments.generation.decoding import evaluating
 from megalens.instruments.generation.effects import first_difference
 from megalens.instruments.generation.job import (
     GenerationJob,
@@ -22,6 +21,7 @@ from megalens.instruments.generation.job import (
     perturbed,
     sweep_points,
 )
+from megalens.instruments.generation.language_model import evaluating
 from megalens.protocol import ProtocolError
 from megalens.protocol.requests import GenerationRequest
 

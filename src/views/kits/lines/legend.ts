@@ -27,7 +27,10 @@ export const dashOf = (run: number): readonly number[] => DASHES[run % DASHES.le
  * run. Few groups that have no order are told apart by the palette that is safe for colour-blind people;
  * layers, and many groups, by an ordered scale.
  */
-export function lineColors(lines: readonly ILine[], dark: boolean): string[] {
+export function lineColors(
+  lines: readonly Pick<ILine, 'group' | 'key' | 'layer' | 'run'>[],
+  dark: boolean
+): string[] {
   const tone = dark ? 'dark' : 'light';
   const [palette, ramp] = [COLORS.categorical[tone], COLORS.layers[tone]];
   const keys = [...new Set(lines.map(line => line.key))];

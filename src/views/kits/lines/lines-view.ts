@@ -143,7 +143,7 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     return this.drawn.insight();
   }
 
-  override stepAxis(): IStepAxis {
+  override stepAxis(): IStepAxis | undefined {
     return this.drawn.stepAxis();
   }
 
@@ -315,7 +315,7 @@ export type LineContent = Pick<IContent, 'caption' | 'summary' | 'swatch' | 'tit
 export interface ILinesDrawn extends IPictured {
   /** Put the cursor where something moved most, and return its mark; null where nothing did. */
   insight(): IMark | null;
-  stepAxis(): IStepAxis;
+  stepAxis(): IStepAxis | undefined;
 }
 
 /** Words of lines that the picture draws, another picture, or why there is none. */

@@ -1,21 +1,13 @@
-import type { ColorScale, IMatrix, IRecipe, IColorLook, IPlace } from '../../../../charts';
-import { formatInteger, Pictures } from '../../../../charts';
+import type { IMatrix } from '../../../../charts';
+import { formatInteger } from '../../../../charts';
 import type { AttentionOptions } from '../../../../protocol/views.generated';
-import type { IPointed } from '../../../../store/run-link';
-import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
+import type { IContent, IMark } from '../../../../views/shared/content';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { colorRangeControl, lockedWords, transformControl } from '../../../../views/shared/controls';
 import { WHOLE_NUMBERS } from '../../../../views/kits/lines/line-recipe';
-import type { ILinkedMarks } from '../../../../views/shared/links';
-import {
-  around,
-  hold,
-  moveAmongCells,
-  type IGridCell,
-  colorStrip,
-  lockedRange,
-  scaleFromZero
-} from '../../../../views/shared/scale';
+import { MatrixPicture, type ICellWords } from '../../../../views/kits/matrix/matrix-picture';
+import { rowPlaces } from '../../../../views/shared/row-places';
+import { type IGridCell, lockedRange, scaleFromZero } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
@@ -37,7 +29,7 @@ interface IMeasuredHeads {
   readonly compressor: string;
 }
 
-const HEIGHT = { row: 26, least: 120, most: 480 };
+const ROW = { each: 26, least: 120, most: 480 };
 
 function headsOf(
   layers: readonly number[],
@@ -52,26 +44,6 @@ function headsOf(
     missing: Uint8Array.from(measures, each => (each.queries + each.unfinished === 0 ? 1 : 0))
   };
   return { layers, heads, measures, cells, compressor };
-}
-
-function headsRecipe(
-  { layers, heads, cells, measures }: IMeasuredHeads,
-  scale: ColorScale,
-  name: string,
-  pictures: Pictures,
-  t: Translate
-): IRecipe {
-  const strip = colorStrip(scale, measures.some(isUnfinished), t);
-  const [x, x2, y, y2] = [-0.5, heads.length - 0.5, -0.5, layers.length - 0.5];
-  const rowAt = layers.map((_, row) => row);
-  return {
-    template: 'moment-map',
-    texts: { xTitle: t('head'), yTitle: t('layer'), xLabel: WHOLE_NUMBERS, legendTitle: name },
-    params: { x0: x, x1: x2, y0: y, y1: y2, rowAt, rowText: layers.map(String), ...strip.params },
-    datasets: { pictures: [{ ...pictures.draw(0, cells, scale), x, x2, y, y2 }], legend: strip.rows },
-    painted: pictures.painted,
-    height: Math.min(HEIGHT.most, Math.max(HEIGHT.least, layers.length * HEIGHT.row))
-  };
 }
 
 /** Index of the head that the summary names: least entropy, or greatest measure; -1 if none is finite. */
@@ -142,51 +114,55 @@ function lostQueries({ measures }: IMeasuredHeads, t: Translate): string[] {
     : [];
 }
 
-const isUnfinished = ({ queries, unfinished }: IHeadMeasure): boolean => queries === 0 && unfinished > 0;
-
 type Measure = Required<AttentionOptions>['measure'];
 
 const MEASURES: readonly Measure[] = ['entropy', 'distance', 'first'];
 
 /** Layer × head, coloured by what distinguishes a head. */
-export class HeadsPicture implements IAttentionPicture {
+export class HeadsPicture extends MatrixPicture implements IAttentionPicture {
   constructor(
-    private readonly _env: IViewEnvironment<AttentionOptions>,
+    private readonly _of: IViewEnvironment<AttentionOptions>,
     private readonly _open: (layer: number, head: number) => void
-  ) {}
+  ) {
+    super(_of.t, _of);
+  }
 
   draw(request: IAttentionDrawing): IContent {
     const { text, layers, heads } = request;
-    const { options, t, isDark } = this._env;
-    const { measure, transform, color_range: locked } = options;
+    const { t, _of: env } = this;
+    const { measure, transform, color_range: locked } = env.options;
     const shown = measured(request, measure);
+    const { cells } = shown;
     this._shown = shown;
     this._request = request;
     const range = lockedRange(locked ?? []);
-    const recipeOf = (pictures: Pictures, look: IColorLook): IRecipe =>
-      headsRecipe(
-        shown,
-        scaleFromZero([shown.cells.values], transform, look),
-        measureNames(t)[measure],
-        pictures,
-        t
-      );
-    this._domain = scaleFromZero([shown.cells.values], transform, { range }).domain;
+    const name = measureNames(t)[measure];
+    const picture = this.paint(
+      {
+        cells,
+        scaleOf: dark => scaleFromZero([cells.values], transform, { dark, range }),
+        template: 'moment-map',
+        texts: { xTitle: t('head'), yTitle: t('layer'), xLabel: WHOLE_NUMBERS, legendTitle: name },
+        params: { rowAt: layers.map((_, row) => row), rowText: layers.map(String) },
+        height: rowPlaces(layers.length, ROW).height,
+        x: [-0.5, heads.length - 0.5]
+      },
+      env.isDark
+    );
     return {
-      recipe: recipeOf(this._pictures, { dark: isDark, range }),
-      extent: { x: [-0.5, heads.length - 0.5], y: [-0.5, layers.length - 0.5] },
-      title: t('%1: %2', attentionTitle(text, layers, heads, t), measureNames(t)[measure]),
+      ...picture,
+      title: t('%1: %2', attentionTitle(text, layers, heads, t), name),
       caption: [
         ...textCaption(text, shown.compressor, request.step, t),
         ...boundCaption(shown, measure, t),
-        ...lockedWords(locked, [shown.cells.values], t)
+        ...lockedWords(locked, [cells.values], t)
       ],
       summary: [...lostQueries(shown, t), headsSummary(shown, measure, t)].join(' ')
     };
   }
 
   controls(): Control[] {
-    const { options, t, choose } = this._env;
+    const { options, t, choose } = this._of;
     return [
       selectControl('measure', t('Colour by'), options.measure, measureNames(t), measure =>
         choose({ measure, color_range: null })
@@ -194,7 +170,7 @@ export class HeadsPicture implements IAttentionPicture {
       transformControl(t('Colours'), options.transform, transform => choose({ transform }), t),
       ...colorRangeControl(
         options.color_range,
-        this._domain,
+        this.domain,
         choose,
         () => (this._shown ? [this._shown.cells.values] : []),
         t
@@ -202,23 +178,14 @@ export class HeadsPicture implements IAttentionPicture {
     ];
   }
 
-  probe({ x, y }: IPlace): IMark | null {
-    if (!this._shown) {
-      return null;
-    }
-    const { columns, rows } = this._shown.cells;
-    this._at = { column: hold(Math.round(x), columns), row: hold(Math.round(y), rows) };
-    return this._mark();
-  }
-
-  tipOf(mark: IMark): ITip | null {
+  override tipOf(mark: IMark): ITip | null {
     const found = this._headOf(mark);
     const request = this._request;
     if (!found || !request) {
       return null;
     }
     const { text } = request;
-    const { t } = this._env;
+    const { t } = this;
     const pieces = attentionPieces(text.read, found.layer, text.sequence);
     const lines = MEASURES.map(measure => {
       const each = headMeasures(pieces, measure)[found.head];
@@ -231,27 +198,6 @@ export class HeadsPicture implements IAttentionPicture {
     };
   }
 
-  move(key: string): IMoved | null {
-    const cell = this._shown && moveAmongCells(key === 'Enter' ? 'copy' : key, this._at, this._shown.cells);
-    if (!cell) {
-      return null;
-    }
-    this._at = cell;
-    const mark = this._mark();
-    const found = this._headOf(mark);
-    if (!found) {
-      return null;
-    }
-    const { t, options } = this._env;
-    this._env.zoom?.reveal(this._at.column, this._at.row);
-    const value = this._text(options.measure, found.measured);
-    const sentence = t('%1: %2', mapName(found, t), value);
-    if (key === 'Enter') {
-      this.clicked(mark);
-    }
-    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
-  }
-
   clicked(mark: IMark): void {
     const found = this._headOf(mark);
     if (found) {
@@ -261,34 +207,33 @@ export class HeadsPicture implements IAttentionPicture {
 
   insight(): IMark | null {
     const shown = this._shown;
-    const index = shown ? tellingHead(shown, this._env.options.measure) : -1;
-    if (!shown || index < 0) {
-      return null;
-    }
-    const { columns } = shown.cells;
-    this._at = { column: index % columns, row: Math.floor(index / columns) };
-    return this._mark();
+    const index = shown ? tellingHead(shown, this._of.options.measure) : -1;
+    const columns = shown?.heads.length ?? 1;
+    return index < 0 ? null : this.show({ column: index % columns, row: Math.floor(index / columns) });
   }
 
-  pointedBy(mark: IMark): IPointed {
-    return { layer: this._headOf(mark)?.layer ?? null, step: null };
+  protected words(cell: IGridCell): ICellWords {
+    const found = this._headAt(cell);
+    const value = this._text(this._of.options.measure, found?.measured);
+    return { tip: null, said: found ? this.t('%1: %2', mapName(found, this.t), value) : value, value };
   }
 
-  marksOf({ layer }: IPointed): ILinkedMarks {
-    const row = this._request?.layers.indexOf(layer ?? NaN) ?? -1;
-    const columns = this._shown?.cells.columns ?? 0;
-    return { marks: row < 0 ? [] : [{ facet: null, x: [-0.5, columns - 0.5], y: around(row) }] };
+  protected override pressed(mark: IMark): void {
+    this.clicked(mark);
   }
 
-  private _mark(): IMark {
-    const { column, row } = this._at ?? { column: 0, row: 0 };
-    return { facet: null, x: around(column), y: around(row) };
+  protected override layerOf(row: number): number | null {
+    return this._shown?.layers[row] ?? null;
   }
 
-  private _headOf({ x, y }: IMark): { layer: number; head: number; measured: IHeadMeasure } | null {
-    const [column, row] = [x[0] + 0.5, (y?.[0] ?? NaN) + 0.5];
-    const [layer, head] = [this._request?.layers[row], this._request?.heads[column]];
-    const found = this._shown?.measures[row * this._shown.cells.columns + column];
+  private _headOf(mark: IMark): IFoundHead | null {
+    const cell = this.cellOf(mark);
+    return cell && this._headAt(cell);
+  }
+
+  private _headAt({ column, row }: IGridCell): IFoundHead | null {
+    const { layers = [], heads = [], measures = [] } = this._shown ?? {};
+    const [layer, head, found] = [layers[row], heads[column], measures[row * heads.length + column]];
     return layer === undefined || head === undefined || !found ? null : { layer, head, measured: found };
   }
 
@@ -296,7 +241,7 @@ export class HeadsPicture implements IAttentionPicture {
     measure: Measure,
     { value = NaN, queries = 0, isBound = false }: Partial<IHeadMeasure> = {}
   ): string {
-    const { t } = this._env;
+    const { t } = this;
     const text = measureText(measure, value);
     return queries === 0
       ? t('nothing finite')
@@ -309,9 +254,12 @@ export class HeadsPicture implements IAttentionPicture {
 
   private _shown: IMeasuredHeads | null = null;
   private _request: IAttentionDrawing | null = null;
-  private _domain: readonly [number, number] | null = null;
-  private _at: IGridCell | null = null;
-  private readonly _pictures = new Pictures();
+}
+
+interface IFoundHead {
+  readonly layer: number;
+  readonly head: number;
+  readonly measured: IHeadMeasure;
 }
 
 /** Measure every head that is wanted. */

@@ -57,7 +57,7 @@ class LayersMap extends LayerMap {
     texts: IComparedTexts,
     transform: 'linear' | 'log',
     axis: ITokenWindow
-  ): Pick<IContent, 'extent' | 'recipe'> {
+  ): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
     const { t } = this;
     this._effects = effects;
     this._texts = texts;
@@ -77,7 +77,7 @@ class LayersMap extends LayerMap {
     });
   }
 
-  tipOf(mark: IMark): ITip | null {
+  override tipOf(mark: IMark): ITip | null {
     const { t, _texts: texts } = this;
     const { layer, position } = this.coordinatesOf(mark);
     if (layer === null || position === null || !texts) {
@@ -113,10 +113,10 @@ class LayersMap extends LayerMap {
       comparedName(texts, best.position, t),
       formatNumber(best.value, 3)
     );
-    return { mark: this.markOf(best), words };
+    return { mark: this.markOfPlace(best), words };
   }
 
-  protected words(place: ILayerCell): { readonly where: string; readonly value: string } {
+  protected wordsOf(place: ILayerCell): { readonly where: string; readonly value: string } {
     const where = this._texts ? comparedName(this._texts, place.position, this.t) : '';
     return { where, value: this._distance(place) };
   }

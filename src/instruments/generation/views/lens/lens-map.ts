@@ -208,7 +208,7 @@ export interface ILensRequest {
 export class LensMap extends LayerMap {
   protected override readonly firstColumn = Infinity;
 
-  draw(request: ILensRequest): Pick<IContent, 'extent' | 'recipe'> {
+  draw(request: ILensRequest): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
     const { axis, color, layers, leads, lens, texts } = request;
     this._lens = lens;
     this._texts = texts;
@@ -234,9 +234,9 @@ export class LensMap extends LayerMap {
     return layer === undefined || !this._lens?.at(layer, Math.round(point.x)) ? null : super.probe(point);
   }
 
-  tipOf(mark: IMark): ITip | null {
+  override tipOf(mark: IMark): ITip | null {
     const { t } = this;
-    const cell = this.cellOf(mark);
+    const cell = this.readAt(mark);
     if (!cell) {
       return null;
     }
@@ -262,7 +262,7 @@ export class LensMap extends LayerMap {
   }
 
   /** The cell of a mark; null where it was not read. */
-  cellOf(mark: IMark): ILensCell | null {
+  readAt(mark: IMark): ILensCell | null {
     const { layer, position } = this.coordinatesOf(mark);
     return layer === null || position === null ? null : (this._lens?.at(layer, position) ?? null);
   }
@@ -305,7 +305,7 @@ export class LensMap extends LayerMap {
       : [{ x: position - 0.46, x2: position + 0.46, y: -0.46, y2: last + 0.46 }];
   }
 
-  protected words({ layer, position }: ILayerCell): { readonly where: string; readonly value: string } {
+  protected wordsOf({ layer, position }: ILayerCell): { readonly where: string; readonly value: string } {
     const cell = this._lens?.at(layer, position);
     return { where: this._position(position), value: cell ? this._cellWords(cell) : this.t('not read') };
   }

@@ -1,7 +1,7 @@
 import { formatInteger } from '../../../../charts';
 import type { LensOptions } from '../../../../protocol/views.generated';
 import type { IPointed } from '../../../../store/run-link';
-import type { IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
+import type { IMark, INote, Loaded } from '../../../../views/shared/content';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { positionChip } from '../../../../views/shared/controls';
 import { rangesField } from '../../../../views/shared/table';
@@ -182,17 +182,8 @@ class LensView extends GenerationView<Required<LensOptions>> {
     return this._map;
   }
 
-  override move(key: string): IMoved | null {
-    const moved = super.move(key);
-    const { at } = this._map;
-    if (moved && at) {
-      this.env.zoom?.reveal(at.position, ((moved.mark.y?.[0] ?? 0) + (moved.mark.y?.[1] ?? 0)) / 2);
-    }
-    return moved;
-  }
-
   override pointedBy(mark: IMark): IPointed {
-    const cell = this._map.cellOf(mark);
+    const cell = this._map.readAt(mark);
     return { step: null, layer: cell?.layer ?? null, ...this._text, position: cell?.position ?? null };
   }
 
@@ -220,8 +211,7 @@ class LensView extends GenerationView<Required<LensOptions>> {
     }
     const first = shown.leads.find(({ position }) => position === cell.position)?.layer ?? cell.layer;
     const layer = shown.layers.find(each => each >= first) ?? shown.layers.at(-1) ?? cell.layer;
-    this._map.at = { position: cell.position, layer };
-    return this._map.markOf(this._map.at);
+    return this._map.showPlace({ position: cell.position, layer });
   }
 
   /** What the deepest layer predicts at the chosen position, else at the last one that a token follows. */
@@ -258,7 +248,7 @@ class LensView extends GenerationView<Required<LensOptions>> {
     return { generation: this._shown?.generation.generation ?? null, sequence: this.options.sequence };
   }
 
-  private readonly _map = new LensMap(this.t);
+  private readonly _map = new LensMap(this.t, this.env);
   private _shown: ILensFacts | undefined;
   /** Position that is looked at; null follows the newest. */
   private _chosen: number | null = null;

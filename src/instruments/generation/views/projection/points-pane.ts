@@ -1,16 +1,15 @@
 import type { UmapRun } from '../../projection/projector';
-import { flagColor, formatFull, formatInteger, formatNumber, type IPlace } from '../../../../charts';
+import { flagColor, formatInteger, formatNumber } from '../../../../charts';
 import { firstIndex } from '../../../../protocol/records';
 import type { IPointed, ITextPosition } from '../../../../store/run-link';
-import { type IMark, type IMoved, type INote, type Loaded, isInLoop } from '../../../../views/shared/content';
+import type { IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
 import type { ILinkedMarks } from '../../../../views/shared/links';
-import { hold, moveOf } from '../../../../views/shared/scale';
+import { tokenText } from '../../../../views/shared/describe';
+import { PointsPicture } from '../../../../views/kits/points/points-picture';
+import { hold } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 import {
-  drawnOf,
-  pointOf,
-  pointsRecipe,
   projectionControls,
   axisTitles,
   countWords,
@@ -23,15 +22,11 @@ import {
 } from './projection-words';
 import { ProjectionPane } from './projection-pane';
 import type { IProjected } from './projection-reader';
+import type { IVectorToken } from './text-vectors';
 import { pointColors, promptName, TokenGroup } from './token-group';
 
-/** How far from a point the pointer means it, and half the side of what marks it, pixels. */
-const REACH = 12;
-const HALF = 6;
 /** Neighbours that a tip names. */
 const NEIGHBOURS = 4;
-/** Pixels of a plot where none is drawn. */
-const USUAL = 500;
 
 /** Tokens as points of a plane. */
 export class PointsPane extends ProjectionPane {
@@ -57,97 +52,41 @@ export class PointsPane extends ProjectionPane {
     });
   }
 
-  override probe({ frame, x, y }: IPlace): IMark | null {
-    const unit = this._unit(frame.width);
-    const near = this._nearest(x, y);
-    if (near === null || near.apart > REACH * unit) {
-      return null;
-    }
-    this._cursor = near.at;
-    return this._markOf(near.at);
-  }
-
-  override tipOf(mark: IMark): ITip | null {
-    const shown = this._shown;
-    const at = this._at(mark);
-    const token = at === null ? undefined : shown?.text.tokens[at];
-    if (!shown || at === null || !token) {
-      return null;
-    }
-    const { t } = this;
-    const neighbours = this._neighbours(shown, at);
-    const { x, y } = pointOf(shown, at);
-    return {
-      heading: tokenWords(token, t),
-      lines: [
-        { name: t('prompt'), value: promptName(token.generation, token.prompt, shown.generations, t) },
-        { name: t('sequence'), value: formatInteger(token.sequence) },
-        { name: t('step'), value: formatInteger(token.step) },
-        { name: t('place'), value: `${formatNumber(x, 3)}, ${formatNumber(-y, 3)}` },
-        ...(neighbours.length > 0 ? [{ name: t('most alike, by cosine'), value: '' }] : []),
-        ...neighbours.map(({ words, similarity }) => ({ name: words, value: formatNumber(similarity, 3) }))
-      ]
-    };
+  protected override get drawn(): PointsPicture {
+    return this._picture;
   }
 
   override move(key: string): IMoved | null {
-    const shown = this._shown;
-    const by = moveOf(key);
-    const isGrouping = key === 'g';
-    if (!shown || (by === undefined && !isGrouping)) {
-      return null;
+    // A token is put into the group, or out of it, where the cursor is.
+    const moved = super.move(key === 'g' ? 'copy' : key);
+    const [shown, { cursor }] = [this._shown, this._picture];
+    const token = cursor === null ? undefined : shown?.text.tokens[cursor];
+    if (moved === null || key !== 'g' || !shown || cursor === null || !token) {
+      return moved;
     }
-    const at = this._moved(shown, by ?? [0, 0]);
-    const token = at === null ? undefined : shown.text.tokens[at];
-    if (at === null || !token) {
-      return null;
-    }
-    this._cursor = at;
-    const { x, y } = pointOf(shown, at);
-    this.env.zoom?.reveal(x, y);
+    const group = this.groupOf(shown).toggled(token);
+    this._choose(group);
     const { t } = this;
-    const mark = this._markOf(at);
-    const [nearest] = this._neighbours(shown, at);
-    const place = t('%1 across, %2 up', formatNumber(x, 3), formatNumber(-y, 3));
-    const where = `${tokenWords(token, t)}, ${sequenceWords(token, shown.generations, t)}: ${place}`;
-    const sentence = nearest ? t('%1. Most alike: %2', where, nearest.words) : where;
-    if (isGrouping) {
-      const group = this.groupOf(shown).toggled(token);
-      this._choose(group);
-      return { said: t('%1. The group has %2.', where, countWords(group.size, t)), mark };
-    }
-    return key === 'copy'
-      ? { said: sentence, mark, copy: `${formatFull(x)}, ${formatFull(-y)}` }
-      : { said: sentence, mark };
+    const said = t('%1. The group has %2.', this._where(shown, cursor), countWords(group.size, t));
+    return { said, mark: moved.mark };
   }
 
   /** The tokens in a box, or in a loop, are looked at together. */
   override boxed(box: IMark | null): void {
     const shown = this._shown;
-    if (!shown || !box?.y) {
-      return;
+    if (shown && box?.y) {
+      const inside = this._picture.inside(box);
+      this._choose(new TokenGroup(inside.flatMap(at => shown.text.tokens[at] ?? [])));
     }
-    const { loop, x, y } = box;
-    const inside = drawnOf(shown).filter(at => {
-      const place = pointOf(shown, at);
-      return loop
-        ? isInLoop(loop, place.x, place.y)
-        : place.x >= x[0] && place.x <= x[1] && place.y >= y[0] && place.y <= y[1];
-    });
-    this._choose(new TokenGroup(inside.flatMap(at => shown.text.tokens[at] ?? [])));
   }
 
   override insight(): IMark | null {
     const farthest = this._shown && this.requested.method === 'pca' ? farthestOf(this._shown) : null;
-    if (!farthest) {
-      return null;
-    }
-    this._cursor = farthest.token;
-    return this._markOf(farthest.token);
+    return farthest && this._picture.show(farthest.token);
   }
 
   override pointedBy(mark: IMark): IPointed {
-    const at = this._at(mark);
+    const at = this._picture.pointOf(mark);
     const token = at === null ? undefined : this._shown?.text.tokens[at];
     const { generation = null, sequence = null, position = null, step = null } = token ?? {};
     return { layer: this._shown?.plane.layer ?? null, step, generation, sequence, position };
@@ -161,7 +100,7 @@ export class PointsPane extends ProjectionPane {
     return {
       marks:
         shown && at !== undefined && at >= 0 && !Number.isNaN(shown.coordinates[2 * at])
-          ? [this._markOf(at)]
+          ? [this._picture.markOf(at)]
           : []
     };
   }
@@ -174,25 +113,29 @@ export class PointsPane extends ProjectionPane {
       this.env.follow(umap.next());
     }
     const farthest = this.requested.method === 'pca' ? farthestOf(projected) : null;
-    const recipeIn = (isDark: boolean): ReturnType<typeof pointsRecipe> =>
-      pointsRecipe(
-        projected,
-        {
-          colors: pointColors(projected.text.tokens, projected.generations, this.requested.color, isDark, t),
-          group: this.groupOf(projected),
-          isMarked: token => this._isMarked(token),
-          named: farthest ? [farthest.token] : [],
-          titles: axisTitles(projected, this.requested, t),
-          textOf: at => this._textOf(projected, at)
-        },
-        isDark
-      );
-    const { recipe, ...extent } = recipeIn(this.env.isDark);
+    const group = this.groupOf(projected);
+    const { text, generations, coordinates } = projected;
+    const token = (at: number): IVectorToken => text.tokens[at] as IVectorToken;
+    const picture = this._picture.take(
+      {
+        coordinates,
+        looksOf: dark => pointColors(text.tokens, generations, this.requested.color, dark, t),
+        titles: axisTitles(projected, this.requested, t),
+        isSquare: true,
+        ...(group.size > 0 && { standsOut: at => group.has(token(at)) }),
+        ringed: at => this._isMarked(token(at)),
+        named: farthest ? [farthest.token] : [],
+        nameOf: at => tokenText(token(at).piece),
+        textOf: at => this._textOf(projected, at),
+        tipOf: at => this._tipOf(projected, at),
+        said: at => this._said(projected, at),
+        next: (at, by) => this._next(projected, at, by)
+      },
+      this.env.isDark
+    );
     return {
       content: {
-        ...extent,
-        recipe,
-        printed: (dark = false) => recipeIn(dark).recipe,
+        ...picture,
         notes: this._notes(projected),
         title: projectionTitle(projected, this.subject, this.requested, t),
         caption: this._caption(projected),
@@ -275,21 +218,45 @@ export class PointsPane extends ProjectionPane {
     }
   }
 
-  private _moved(shown: IProjected, [across, down]: readonly [number, number]): number | null {
-    const drawn = drawnOf(shown);
-    const before = this._cursor;
-    const near = before === null ? 0 : firstIndex(drawn.length, place => (drawn[place] ?? 0) >= before);
-    const now = drawn[hold(near, drawn.length)];
-    const token = now === undefined ? undefined : shown.text.tokens[now];
-    if (before === null || !token) {
-      return now ?? null;
+  private _tipOf(shown: IProjected, at: number): ITip | null {
+    const token = shown.text.tokens[at];
+    if (!token) {
+      return null;
     }
-    if (down === 0) {
-      return drawn[hold(near + across, drawn.length)] ?? null;
-    }
+    const { t } = this;
+    const neighbours = this._neighbours(shown, at);
+    const { x, y } = this._picture.placeOf(at);
+    return {
+      heading: tokenWords(token, t),
+      lines: [
+        { name: t('prompt'), value: promptName(token.generation, token.prompt, shown.generations, t) },
+        { name: t('sequence'), value: formatInteger(token.sequence) },
+        { name: t('step'), value: formatInteger(token.step) },
+        { name: t('place'), value: `${formatNumber(x, 3)}, ${formatNumber(-y, 3)}` },
+        ...(neighbours.length > 0 ? [{ name: t('most alike, by cosine'), value: '' }] : []),
+        ...neighbours.map(({ words, similarity }) => ({ name: words, value: formatNumber(similarity, 3) }))
+      ]
+    };
+  }
+
+  private _said(shown: IProjected, at: number): string {
+    const [nearest] = this._neighbours(shown, at);
+    const where = this._where(shown, at);
+    return nearest ? this.t('%1. Most alike: %2', where, nearest.words) : where;
+  }
+
+  private _where(shown: IProjected, at: number): string {
+    const { x, y } = this._picture.placeOf(at);
+    const place = this.t('%1 across, %2 up', formatNumber(x, 3), formatNumber(-y, 3));
+    return `${this._textOf(shown, at)}: ${place}`;
+  }
+
+  private _next({ text }: IProjected, at: number, [across, down]: readonly [number, number]): number {
+    const { points } = this._picture;
+    const { position } = text.tokens[at] ?? {};
     // Up and down: the same position in the sequence before or after.
-    const others = drawn.filter(at => shown.text.tokens[at]?.position === token.position);
-    return others[hold(others.indexOf(now ?? 0) + Math.sign(down), others.length)] ?? null;
+    const row = down === 0 ? points : points.filter(each => text.tokens[each]?.position === position);
+    return row[hold(row.indexOf(at) + (down === 0 ? across : Math.sign(down)), row.length)] ?? at;
   }
 
   private _neighbours(shown: IProjected, at: number): { words: string; similarity: number }[] {
@@ -307,38 +274,8 @@ export class PointsPane extends ProjectionPane {
       });
   }
 
-  private _nearest(x: number, y: number): { at: number; apart: number } | null {
-    const shown = this._shown;
-    let best: { at: number; apart: number } | null = null;
-    for (const at of shown ? drawnOf(shown) : []) {
-      const place = pointOf(shown as IProjected, at);
-      const apart = Math.hypot(place.x - x, place.y - y);
-      if (best === null || apart < best.apart) {
-        best = { at, apart };
-      }
-    }
-    return best;
-  }
-
-  private _at({ x, y }: IMark): number | null {
-    const near = y && this._nearest((x[0] + x[1]) / 2, (y[0] + y[1]) / 2);
-    return near && near.apart <= (x[1] - x[0]) / 2 ? near.at : null;
-  }
-
-  private _markOf(at: number): IMark {
-    const { x, y } = pointOf(this._shown as IProjected, at);
-    const half = HALF * this._unit(this.env.frame?.width ?? USUAL);
-    return { facet: null, x: [x - half, x + half], y: [y - half, y + half] };
-  }
-
-  /** Units of a pixel. */
-  private _unit(width: number): number {
-    const { x0 = 0, x1 = 1 } = this.env.zoom?.domain ?? {};
-    return (x1 - x0) / Math.max(1, width);
-  }
-
   private _shown: IProjected | null = null;
-  private _cursor: number | null = null;
+  private readonly _picture = new PointsPicture(this.env);
   /** Tokens of a loop that was too large. */
   private _refused = 0;
 }

@@ -5,6 +5,7 @@ import type { ITextPosition } from '../../../../store/run-link';
 import { tokenText } from '../../../../views/shared/describe';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IGeneration } from '../../store/generations';
+import type { IPointLook, IPointLooks } from '../../../../views/kits/points/points-picture';
 import type { IVectorToken } from './text-vectors';
 
 /** Most letters of a text that names tokens, as the option's schema has it. */
@@ -76,18 +77,6 @@ export class TokenGroup {
   private readonly _tokens: ReadonlyMap<string, ITextPosition>;
 }
 
-interface IPointLook {
-  readonly color: string;
-  readonly shape: string;
-}
-
-export interface IPointColors {
-  /** Of each token. */
-  readonly looks: readonly IPointLook[];
-  readonly key: readonly (IPointLook & { readonly text: string })[];
-  readonly title: string;
-}
-
 /** Shapes of points: with colours they tell more texts apart, also for people who see few colours. */
 const SHAPES = ['circle', 'square', 'triangle-up'] as const;
 /** Colours that tell texts apart; the last of the palette, a grey, is left for all others. */
@@ -111,7 +100,7 @@ export function pointColors(
   by: Required<ProjectionOptions>['color'],
   isDark: boolean,
   t: Translate
-): IPointColors {
+): IPointLooks {
   switch (by) {
     case 'prompt':
       return series(
@@ -179,7 +168,7 @@ function series(
   most: number,
   byCount: boolean,
   { title, others, isDark }: ISeriesWords
-): IPointColors {
+): IPointLooks {
   const colors = isDark ? COLORS.categorical.dark : COLORS.categorical.light;
   const groups = new Map<string, { first: IVectorToken; count: number }>();
   for (const token of tokens) {
@@ -210,7 +199,7 @@ function series(
 }
 
 /** Looks along the ordered scale, from the least number to the greatest. */
-function ordered(numbers: readonly number[], title: string, isDark: boolean): IPointColors {
+function ordered(numbers: readonly number[], title: string, isDark: boolean): IPointLooks {
   const stops = isDark ? COLORS.layers.dark : COLORS.layers.light;
   const low = numbers.reduce((least, each) => Math.min(least, each), Infinity);
   const high = numbers.reduce((most, each) => Math.max(most, each), -Infinity);

@@ -1,4 +1,4 @@
-import type { ISchema } from '../../protocol/schema-check';
+import type { ISchema } from './schema-check';
 import VIEWS_SCHEMA from '#protocol/views.schema.json';
 
 /** By kit, a view of ours that it draws as well, and which of its options the kit understands. */
