@@ -10,7 +10,7 @@ const OF = {
   matrix: ['Trend', ['color_range', 'steps', 'transform']],
   lanes: ['Timeline', ['hidden', 'steps']],
   points: ['Scalars', ['hidden', 'steps']],
-  text: ['Scalars', ['steps']]
+  text: ['Trend', ['color_range', 'steps', 'transform']]
 } as const;
 
 export type KitName = keyof typeof OF;

@@ -4,6 +4,7 @@ import {
   kitOptions,
   kits,
   type IViewDescriptor,
+  type IViewModule,
   type KitMatrixOptions,
   type KitPointOptions
 } from 'megalens';
@@ -17,21 +18,37 @@ import { loadModel } from '../../../src/views/__tests__/model';
 import type { IPlace } from '../../../src/charts';
 import type { IViewEnvironment } from '../../../src/views/shared/view-model';
 import type { IMark } from '../../../src/views/shared/content';
+import { load as lanes } from '../lanes';
 import { load as lines } from '../lines';
 import { load as matrix } from '../matrix';
 import { load as points } from '../points';
+import { load as text } from '../text';
 
 // The test also loads and transforms Vega.
 jest.setTimeout(30_000);
 
 const FOLDER = resolve(__dirname, '..');
 const PAGE = resolve(__dirname, '../../../docs/kits.md');
-const KITS = { lines, matrix, points } as const;
+const KITS = { lines, matrix, points, lanes, text } as const;
 type Kit = keyof typeof KITS;
 const NAMES = Object.keys(KITS) as Kit[];
 
 /** Rows of the streams that the examples read. */
 const ROWS: Readonly<Record<string, Readonly<Record<string, ArrayLike<unknown>>>>> = {
+  loader_spans: {
+    worker: ['w0', 'w0', 'w0', 'w1', 'w1'],
+    begin: [0, 2, 6, 0, NaN],
+    end: [10, 4, 9, 5, 3],
+    kind: ['batch', 'read', 'decode', 'wait', 'wait'],
+    file: ['', 'a.bin', 'b.bin', '', ''],
+    step: [1, 1, 2, 1, 2]
+  },
+  token_norms: {
+    text: ['sat', 'The', ' cat', '\n'],
+    norm: [2, 1, 3, NaN],
+    position: [3, 0, 1, 2],
+    layer: [7, 7, 7, 7]
+  },
   weight_norms: { name: ['fc', 'qkv', 'fc', 'qkv'], step: [1, 1, 2, 2], value: [4, 2, 6, 1] }
 };
 
@@ -59,7 +76,10 @@ const descriptor = (kit: KitName): IViewDescriptor => ({
 const optionsOf = (kit: Kit, more: object = {}): ViewOptions =>
   ({ view: `kit_${kit}`, ...more }) as unknown as ViewOptions;
 
-beforeAll(() => NAMES.forEach(kit => registerView(descriptor(kit), KITS[kit] as typeof lines)));
+// Each kit has options of its own.
+beforeAll(() =>
+  NAMES.forEach(kit => registerView(descriptor(kit), KITS[kit] as () => Promise<IViewModule<object>>))
+);
 
 const BLOCK = /<!-- (examples\/kits\/(\w+)\.ts) -->\n```ts\n([^]*?)```/g;
 
@@ -114,8 +134,10 @@ const zoomedTo = (x0: number, x1: number, y0 = -0.5, y1 = 0.5): IViewEnvironment
   reveal: () => undefined
 });
 
+type Model = Awaited<ReturnType<typeof loadModel>>['model'];
+
 /** What a model says of a mark, in a line each. */
-const said = (model: Awaited<ReturnType<typeof loadModel>>['model'], mark: IMark | null): string[] | null => {
+const said = (model: Model, mark: IMark | null): string[] | null => {
   const tip = mark && model.tipOf(mark);
   return tip && [tip.heading, ...tip.lines.map(({ name, value }) => `${name}: ${value}`)];
 };
@@ -343,4 +365,107 @@ it('points are drawn on a page, whose legend hides them', async () => {
   await view.update({ hidden: ['fc'] } as Partial<ViewOptions>);
   expect(dots()).toBe(3);
   view.dispose();
+});
+
+const plain = (text = ''): string => text.replace(/[\u2009\u202f\u00a0]/g, ' ');
+
+/** What a model says under the pointer. */
+const tip = (model: Model, x: number, y: number): string[] | null =>
+  said(model, model.probe(place(x, y)))?.map(plain) ?? null;
+
+it('spans lie in their lanes, the deepest under the pointer, and keys go from one to the next', async () => {
+  const { model, loaded } = await loadModel(source(), optionsOf('lanes'));
+  if (!('content' in loaded)) {
+    throw new Error('Expected a picture.');
+  }
+  const { extent, legend, recipe, summary } = loaded.content;
+  expect(plain(summary)).toBe(
+    'Left out, because their times are not finite or end before they begin: 1. 4 spans in 2 lanes. Longest: batch in w0, 10 ms. Of their time: batch 33.3 %, wait 33.3 %, decode 20 %, read 13.3 %.'
+  );
+  expect(extent).toEqual({ x: [0, 10], y: [-0.5, 1.5] });
+  expect(legend?.entries.map(({ name }) => name)).toEqual(['batch', 'read', 'decode', 'wait']);
+  const drawn = recipe?.datasets['pieces'] ?? [];
+  const colors = new Map(legend?.entries.map(({ id, color }) => [color, id]));
+  expect(drawn.map(row => [colors.get(String(row['color'])), row['x'], row['x2']])).toEqual([
+    ['batch', 0, 10],
+    ['read', 2, 4],
+    ['decode', 6, 9],
+    ['wait', 0, 5]
+  ]);
+  // What lies in another is drawn lower.
+  expect(drawn.map(({ y }) => Number(y)).slice(0, 2)).toEqual([-0.44, 0]);
+  expect(tip(model, 3, 0.2)).toEqual(['w0', 'a.bin: 2 ms', 'work: read', 'step: 1', 'from: 2 ms']);
+  expect(tip(model, 5, 0)).toEqual(['w0', 'batch: 10 ms', 'step: 1', 'from: 0 ms']);
+  expect(tip(model, 7, 1)).toBeNull();
+  const words = ['ArrowRight', 'ArrowRight', 'ArrowRight', 'ArrowRight', 'ArrowDown', 'ArrowUp', 'copy'].map(
+    key => plain(model.move(key)?.said)
+  );
+  const [batch, a, b, wait] = ['w0: batch, 10 ms', 'w0: a.bin, 2 ms', 'w0: b.bin, 3 ms', 'w1: wait, 5 ms'];
+  expect(words).toEqual([batch, a, b, b, wait, batch, batch]);
+  expect(model.insight?.()).toEqual({ facet: null, x: [0, 10], y: [-0.5, 0.5] });
+  // Step 1 lasts from the first to the last of its spans, step 2 is inside of it.
+  expect(model.stepAxis?.()?.spanOf([1, 1])).toEqual([0, 10]);
+  expect(model.stepAxis?.()?.stepsIn([5, 9.5])).toEqual([2, 2]);
+  expect(model.marksOf({ step: 2, layer: null }).marks).toEqual([{ facet: null, x: [6, 9], y: null }]);
+  const under = model.probe(place(7, 0));
+  expect(under && model.pointedBy(under)).toEqual({ step: 2, layer: null });
+});
+
+it('kinds of spans are hidden, and those narrower than a pixel joined', async () => {
+  const hidden = await loadModel(source(), optionsOf('lanes', { hidden: ['batch', 'wait'] }));
+  const { summary, caption } =
+    'content' in hidden.loaded ? hidden.loaded.content : { summary: '', caption: [] };
+  expect(plain(summary)).toContain(
+    '2 spans in 2 lanes. Longest: b.bin in w0, 3 ms. Of their time: decode 60 %'
+  );
+  expect(caption).toEqual(['Hidden: batch, wait.']);
+  // A lane of which all is hidden is passed over.
+  const rest = await loadModel(source(), optionsOf('lanes', { hidden: ['batch', 'read', 'decode'] }));
+  expect(plain(rest.model.move('ArrowRight')?.said)).toBe('w1: wait, 5 ms');
+  expect(tip(hidden.model, 5, 0)).toBeNull();
+  const count = 100_000;
+  const each = <T>(of: (at: number) => T): T[] => Array.from({ length: count }, (_, at) => of(at));
+  const many = {
+    worker: each(() => 'w0'),
+    begin: each(at => at),
+    end: each(at => at + 0.5),
+    kind: each(() => 'read')
+  };
+  const { model, loaded } = await loadModel(source({ loader_spans: many }), optionsOf('lanes'));
+  const content = 'content' in loaded ? loaded.content : null;
+  expect(plain(content?.summary)).toContain('100 000 spans in 1 lane.');
+  // 800 pixels are 100 000 ms.
+  expect(content?.recipe?.datasets['pieces']).toHaveLength(800);
+  expect(content?.caption).toEqual(['Spans narrower than a pixel are joined: zoom in to see each.']);
+  expect(tip(model, 130, 0)).toEqual(['w0', '125 spans: 124.5 ms', 'from: 125 ms']);
+});
+
+it('a text is read token by token, coloured by its values, and says the extremes', async () => {
+  const { model, loaded } = await loadModel(source(), optionsOf('text'));
+  const content = 'content' in loaded ? loaded.content : null;
+  expect(plain(content?.summary)).toBe(
+    'Not finite, norm: 1 of 4 tokens, first “⏎” at position 2. Highest norm: “ cat” at position 1, 3. Lowest norm: “The” at position 0, 1. Text: The cat⏎sat'
+  );
+  const { texts = [], boxes = [], lines = [] } = content?.recipe?.datasets ?? {};
+  expect(texts.map(({ text, y }) => [text, y])).toEqual([
+    ['The', 0],
+    ['cat', 0],
+    ['⏎', 0],
+    ['sat', 1]
+  ]);
+  expect(new Set(boxes.map(({ color }) => color)).size).toBe(4);
+  // What is not finite is crossed.
+  expect(lines).toHaveLength(1);
+  expect(tip(model, 4, 0)).toEqual(['“ cat”', 'position: 1', 'norm: 3', 'layer: 7']);
+  expect(tip(model, 40, 0)).toBeNull();
+  const words = ['ArrowRight', 'ArrowRight', 'ArrowDown', 'ArrowUp', 'End'].map(key =>
+    plain(model.move(key)?.said)
+  );
+  expect(words.map(each => each.split(',')[0])).toEqual(['“The”', '“ cat”', '“sat”', '“The”', '“sat”']);
+  expect(model.move('copy')?.copy).toBe('The cat\nsat');
+  expect(model.insight?.()).toEqual(model.marksOf({ step: null, layer: null, position: 1 }).marks[0]);
+  const locked = await loadModel(source(), optionsOf('text', { color_range: [0, 2] }));
+  expect('content' in locked.loaded && locked.loaded.content.caption.join(' ')).toContain(
+    'Colours are locked'
+  );
 });

@@ -6,7 +6,7 @@ import { WordsTile, type ISaid } from '../../views/overview/words-tile';
 import { nothingYet, type IState } from '../../views/shared/states';
 import type { IViewEnvironment } from '../../views/shared/view-model';
 import { GenerationReader, generationOf, readTokens, readGenerations } from './store/generations';
-import { tokenWords } from './views/shared/token-axis';
+import { tokenWords } from '../../views/kits/text/token-words';
 import type { IReportPart } from '../../report/report-part';
 
 /** What a report shows of the texts that a run wrote. */

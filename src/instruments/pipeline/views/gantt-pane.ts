@@ -1,10 +1,9 @@
-import type { IPlace, IRecipe, Row, Zoom } from '../../../charts';
+import type { Row } from '../../../charts';
 import { contrastColor, formatInteger, timeWords, COLORS, hexOf, mixed } from '../../../charts';
 import type { IRunSource, SourceChange } from '../../../store/source';
-import type { IContent, IMark, IMoved } from '../../../views/shared/content';
+import { LanePicture } from '../../../views/kits/lanes/lane-picture';
+import type { IMark } from '../../../views/shared/content';
 import type { Control } from '../../../views/shared/control';
-import { hold, moveOf, axisParams } from '../../../views/shared/scale';
-import type { ITip } from '../../../views/shared/table';
 import type { Translate } from '../../../views/shared/translate';
 import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-model';
 import type { ILane, ILaneGroup, IGanttBar, IOperation, OperationKind } from './plan-lanes';
@@ -103,229 +102,37 @@ const MOST_NUMBERS = 4000;
 /** Part of a row on either side of its middle that a bar fills. */
 const HALF = 0.44;
 
-interface IGanttRequest {
-  readonly groups: readonly ILaneGroup[];
-  readonly chunks: number;
-  readonly hidden: readonly string[];
-  /** Pixels across. */
-  readonly width: number;
-  readonly isDark: boolean;
-  /** What is seen of the axis; null where all is. */
-  readonly seen: readonly [number, number] | null;
-  readonly hide: (names: string[]) => void;
-  /** What lanes are; stages by default. */
-  readonly lanes?: string;
-}
+const kindsOf = ({ operations }: ILane): OperationKind[] => operations.map(({ kind }) => kind);
 
-/** Lanes of operations in groups under one another, over one axis of time. */
-class GanttPicture {
-  constructor(private readonly _t: Translate) {}
-
-  draw(request: IGanttRequest): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe'> {
-    const { groups, chunks, isDark, width } = request;
-    const { _t: t } = this;
-    this._chunks = chunks;
-    this._isDark = isDark;
-    const hidden = new Set(request.hidden);
-    const end = Math.max(1e-9, ...groups.map(each => each.end));
-    const [from, to] = request.seen ?? [0, end];
-    const across = to - from;
-    const window = [from - across, to + across] as const;
-    this._rows = [];
-    this._names.clear();
-    this._pieces = [];
-    const headings: Row[] = [];
-    const ends: Row[] = [];
-    const path: Row[] = [];
-    let row = 0;
-    groups.forEach((group, at) => {
-      if (group.heading !== '') {
-        headings.push({ y: row, text: group.heading });
-        row += 1;
-      }
-      const first = row;
-      group.lanes.forEach((lane, number) => {
-        this._rows.push({ lane, row });
-        this._names.set(row, lane.name);
-        const place = { group: at, lane: number, row };
-        this._pieces.push(
-          ...piecesOf(lane, place, window, across / Math.max(1, width)).filter(each => !hidden.has(each.kind))
-        );
-        row += 1;
-      });
-      ends.push({ x: group.end, y: first - 0.5, y2: row - 0.5 });
-      path.push(...pathRows(group, first));
-    });
-    const height = Math.max(ROW.least, Math.min(ROW.usual, ROW.most / row));
-    const every = Math.max(1, Math.ceil(LABEL / height));
-    const named = this._rows.filter((_, at) => at % every === 0);
-    const extent = { x: [0, end * 1.01] as const, y: [-0.5, row - 0.5] as const };
-    const recipeIn = (dark: boolean): IRecipe => {
-      const ink = inkOf(dark);
-      const key = this._legend(groups, request, hidden, dark).entries.filter(({ isHidden }) => !isHidden);
-      return {
-        template: 'pipeline',
-        texts: {
-          xTitle: t('ms since the step began'),
-          yTitle: request.lanes ?? t('stage'),
-          colorTitle: t('operation')
-        },
-        params: {
-          ...axisParams(extent.x, extent.y),
-          rowNames: Object.fromEntries(named.map(({ lane, row: at }) => [at, lane.name])),
-          rowTicks: named.map(each => each.row),
-          lineColor: ink.line,
-          textColor: ink.text,
-          keyText: key.map(({ name }) => name)
-        },
-        datasets: {
-          pieces: this._pieces.map(each => this._row(each, dark)),
-          numbers: height < LABEL - 2 ? [] : this._numbers(across, width, dark),
-          headings,
-          ends,
-          path,
-          key: key.map(({ color }, index) => ({ place: index, color }))
-        },
-        height: row * height
-      };
-    };
-    return {
-      extent,
-      legend: this._legend(groups, request, hidden, isDark),
-      recipe: recipeIn(isDark),
-      printed: (dark = false) => recipeIn(dark)
-    };
-  }
-
-  probe({ x, y }: IPlace): IMark | null {
-    const row = Math.round(y);
-    const found = this._pieces.filter(each => each.row === row && each.begin <= x && each.end >= x).at(-1);
-    return found ? markOf(found) : null;
-  }
-
-  tipOf(mark: IMark): ITip | null {
-    const piece = this._at(mark);
-    return piece
-      ? {
-          heading: this._nameOf(piece),
-          lines: [
-            { name: this._what(piece), value: timeWords(piece.end - piece.begin), color: this._color(piece) },
-            { name: this._t('from'), value: timeWords(piece.begin) }
-          ]
-        }
-      : null;
-  }
-
-  /** Number of the group that a mark lies in; -1 where it lies in none. */
-  groupOf(mark: IMark): number {
-    return this._at(mark)?.group ?? -1;
-  }
-
-  move(key: string, zoom: Pick<Zoom, 'reveal'> | null): IMoved | null {
-    const by = moveOf(key);
-    if (by === undefined || this._rows.length === 0) {
-      return null;
-    }
-    const before = this._cursor;
-    const at = this._rows.findIndex(each => each.row === before?.row);
-    const { row = 0 } = this._rows[hold(Math.max(0, at) + (before ? by[1] : 0), this._rows.length)] ?? {};
-    const inside = this._pieces.filter(each => each.row === row);
-    const near = inside.findIndex(each => each.end > (before?.begin ?? 0));
-    const next = hold((near < 0 ? inside.length - 1 : near) + (before ? by[0] : 0), inside.length);
-    const piece = inside[next];
-    if (!piece) {
-      return null;
-    }
-    this._cursor = piece;
-    zoom?.reveal((piece.begin + piece.end) / 2, row);
-    const sentence = `${this._nameOf(piece)}: ${pieceWords(piece, this._chunks, this._t)}`;
-    return { said: sentence, mark: markOf(piece), ...(key === 'copy' ? { copy: sentence } : {}) };
-  }
-
-  private _legend(
-    groups: readonly ILaneGroup[],
-    request: IGanttRequest,
-    hidden: ReadonlySet<string>,
-    isDark: boolean
-  ): NonNullable<IContent['legend']> {
-    const { _t: t } = this;
-    const there = new Set(
-      groups.flatMap(({ lanes }) => lanes.flatMap(({ operations }) => operations.map(each => each.kind)))
-    );
-    const entries = KINDS.filter(kind => there.has(kind)).map(kind => {
-      const name = operationWords(kind, t);
-      const color = operationColor({ kind, chunk: 0 }, 1, isDark);
-      return { id: kind, name, color, isHidden: hidden.has(kind) };
-    });
-    return {
-      title: t('operation'),
-      entries,
-      hidden: request.hidden,
-      hide: names => request.hide([...names])
-    };
-  }
-
-  private _row(piece: IGanttBar, isDark: boolean): Row {
-    const { row, begin, end } = piece;
-    return {
-      x: begin,
-      x2: end,
-      y: row - HALF,
-      y2: row + HALF,
-      color: this._color(piece, isDark),
-      text: `${this._nameOf(piece)}: ${pieceWords(piece, this._chunks, this._t)}`
-    };
-  }
-
-  /** The numbers of micro-batches in bars that have space for them. */
-  private _numbers(across: number, width: number, isDark: boolean): Row[] {
-    const scale = width / across;
-    const rows = this._pieces.flatMap(piece => {
-      const { begin, end, microBatch, row, count } = piece;
-      const text = formatInteger(microBatch);
-      const space = text.length * FIGURE + 3;
-      // Half of the room, since a zoom comes before the next drawing.
-      return microBatch < 0 || count > 1 || (end - begin) * scale < space / 2
-        ? []
-        : [
-            {
-              x: (begin + end) / 2,
-              x1: begin,
-              x2: end,
-              y: row,
-              text,
-              room: space,
-              color: contrastColor(this._color(piece, isDark))
-            }
-          ];
-    });
-    return rows.length > MOST_NUMBERS ? [] : rows;
-  }
-
-  private _what(piece: IGanttBar): string {
-    const words = pieceWords(piece, this._chunks, this._t);
-    return words.slice(0, words.lastIndexOf(', '));
-  }
-
-  private _nameOf({ row }: Pick<IGanttBar, 'row'>): string {
-    return this._names.get(row) ?? '';
-  }
-
-  private _color(piece: IGanttBar, isDark = this._isDark): string {
-    return operationColor(piece, this._chunks, isDark);
-  }
-
-  private _at({ x, y }: IMark): IGanttBar | undefined {
-    const row = y === null ? NaN : Math.round((y[0] + y[1]) / 2);
-    return this._pieces.find(each => each.row === row && each.begin === x[0] && each.end === x[1]);
-  }
-
-  private _rows: { readonly lane: ILane; readonly row: number }[] = [];
-  private readonly _names = new Map<number, string>();
-  private _pieces: IGanttBar[] = [];
-  private _cursor: IGanttBar | null = null;
-  private _chunks = 1;
-  private _isDark = false;
+/**
+ * The numbers of micro-batches in bars that have space for them.
+ * @param scale - Pixels of a ms.
+ */
+function numberRows(
+  pieces: readonly IGanttBar[],
+  scale: number,
+  colorOf: (piece: IGanttBar) => string
+): Row[] {
+  const rows = pieces.flatMap(piece => {
+    const { begin, end, microBatch, lane, count } = piece;
+    const text = formatInteger(microBatch);
+    const room = text.length * FIGURE + 3;
+    // Half of the room, since a zoom comes before the next drawing.
+    return microBatch < 0 || count > 1 || (end - begin) * scale < room / 2
+      ? []
+      : [
+          {
+            x: (begin + end) / 2,
+            x1: begin,
+            x2: end,
+            y: lane,
+            text,
+            room,
+            color: contrastColor(colorOf(piece))
+          }
+        ];
+  });
+  return rows.length > MOST_NUMBERS ? [] : rows;
 }
 
 /** The critical path along the lower edges of lanes, and from each to the one that waited for it. */
@@ -340,10 +147,6 @@ function pathRows({ path = [] }: ILaneGroup, first: number): Row[] {
   });
 }
 
-function markOf({ begin, end, row }: IGanttBar): IMark {
-  return { facet: null, x: [begin, end], y: [row - 0.5, row + 0.5] };
-}
-
 /** What panes of one view read together. */
 interface IRenewed {
   /** Rows have come; returns whether there is something to read anew. */
@@ -351,7 +154,10 @@ interface IRenewed {
 }
 
 /** A picture of operations in lanes over the time of a step. */
-export abstract class GanttPane<O extends object, R extends IRenewed> extends ViewModel<O> {
+export abstract class GanttPane<
+  O extends Pick<PipelineOptions, 'hidden'>,
+  R extends IRenewed
+> extends ViewModel<O> {
   constructor(
     source: IRunSource,
     env: IViewEnvironment<O>,
@@ -374,23 +180,97 @@ export abstract class GanttPane<O extends object, R extends IRenewed> extends Vi
     this.env.refresh(false);
   }
 
-  override probe(point: IPlace): IMark | null {
-    return this.gantt.probe(point);
+  protected override get drawn(): LanePicture<IGanttBar> {
+    return this._gantt;
   }
 
-  override tipOf(mark: IMark): ITip | null {
-    return this.gantt.tipOf(mark);
+  /**
+   * Draw groups of lanes under one another, over one axis of time.
+   * @param chunks - Most chunks of a stage.
+   * @param yTitle - What lanes are.
+   */
+  protected drawGantt(
+    groups: readonly ILaneGroup[],
+    chunks: number,
+    yTitle = this.t('stage')
+  ): ReturnType<LanePicture<IGanttBar>['draw']> {
+    const { env, options, t } = this;
+    const { isDark, zoom } = env;
+    const hidden = new Set<string>(options.hidden);
+    const end = Math.max(1e-9, ...groups.map(each => each.end));
+    const [from, to] = zoom?.isZoomed ? [zoom.domain.x0, zoom.domain.x1] : [0, end];
+    const [across, width] = [to - from, Math.max(1, env.width)];
+    const window = [from - across, to + across] as const;
+    const lanes = new Map<number, string>();
+    const pieces: IGanttBar[] = [];
+    const headings: Row[] = [];
+    const ends: Row[] = [];
+    const path: Row[] = [];
+    let row = 0;
+    groups.forEach((group, at) => {
+      if (group.heading !== '') {
+        headings.push({ y: row, text: group.heading });
+        row += 1;
+      }
+      const first = row;
+      for (const lane of group.lanes) {
+        lanes.set(row, lane.name);
+        const found = piecesOf(lane, { group: at, lane: row }, window, across / width);
+        pieces.push(...found.filter(({ kind }) => !hidden.has(kind)));
+        row += 1;
+      }
+      ends.push({ x: group.end, y: first - 0.5, y2: row - 0.5 });
+      path.push(...pathRows(group, first));
+    });
+    const height = Math.max(ROW.least, Math.min(ROW.usual, ROW.most / row));
+    const every = Math.max(1, Math.ceil(LABEL / height));
+    const named = [...lanes].filter((_, at) => at % every === 0);
+    const there = new Set(groups.flatMap(each => each.lanes.flatMap(kindsOf)));
+    const nameOf = (piece: IGanttBar): string => lanes.get(piece.lane) ?? '';
+    const words = (piece: IGanttBar): string => pieceWords(piece, chunks, t);
+    const colorOf = (piece: IGanttBar, dark: boolean): string => operationColor(piece, chunks, dark);
+    return this._gantt.draw({
+      template: 'pipeline',
+      pieces,
+      x: [0, end * 1.01],
+      rows: row,
+      names: Object.fromEntries(named),
+      ticks: named.map(([at]) => at),
+      height: row * height,
+      texts: { xTitle: t('ms since the step began'), yTitle, colorTitle: t('operation') },
+      kinds: KINDS.filter(kind => there.has(kind)).map(id => ({ id, name: operationWords(id, t) })),
+      hidden: options.hidden ?? [],
+      hide: next => this.choose({ hidden: next } as Partial<O>),
+      colorOf: (kind, dark) => operationColor({ kind, chunk: 0 }, 1, dark),
+      bars: (piece, dark) => [{ y: piece.lane - HALF, y2: piece.lane + HALF, color: colorOf(piece, dark) }],
+      words: piece => `${nameOf(piece)}: ${words(piece)}`,
+      tip: piece => ({
+        heading: nameOf(piece),
+        lines: [
+          {
+            name: words(piece).slice(0, words(piece).lastIndexOf(', ')),
+            value: timeWords(piece.end - piece.begin),
+            color: colorOf(piece, isDark)
+          },
+          { name: t('from'), value: timeWords(piece.begin) }
+        ]
+      }),
+      more: dark => {
+        const ink = inkOf(dark);
+        const color = (piece: IGanttBar): string => colorOf(piece, dark);
+        const numbers = height < LABEL - 2 ? [] : numberRows(pieces, width / across, color);
+        return {
+          params: { lineColor: ink.line, textColor: ink.text },
+          datasets: { numbers, headings, ends, path }
+        };
+      }
+    });
   }
 
-  override move(key: string): IMoved | null {
-    return this.gantt.move(key, this.env.zoom);
+  /** Number of the group that a mark lies in; -1 where it lies in none. */
+  protected groupOf(mark: IMark): number {
+    return this._gantt.at(mark)?.group ?? -1;
   }
 
-  /** What is seen of the axis of time; null where all is. */
-  protected get seen(): readonly [number, number] | null {
-    const { zoom } = this.env;
-    return zoom?.isZoomed ? [zoom.domain.x0, zoom.domain.x1] : null;
-  }
-
-  protected readonly gantt = new GanttPicture(this.t);
+  private readonly _gantt = new LanePicture<IGanttBar>(this.env);
 }

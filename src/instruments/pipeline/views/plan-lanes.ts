@@ -1,4 +1,5 @@
 import { formatInteger } from '../../../charts';
+import { type Joined, joinNarrow } from '../../../views/kits/lanes/join-narrow';
 import type { Translate } from '../../../views/shared/translate';
 import { type IComparison, type IMeasuredRun, type IPlanned, KINDS, type Outcome } from '../plan';
 
@@ -239,77 +240,16 @@ export interface ILaneGroup {
 }
 
 /** An operation, or the sum of several that are shorter than a pixel, on the line that it is drawn on. */
-export interface IGanttBar extends IOperation {
+export interface IGanttBar extends Joined<IOperation> {
   /** Number of the row, over all groups. */
-  readonly row: number;
-  readonly group: number;
   readonly lane: number;
-  /** How many operations it is. */
-  readonly count: number;
+  readonly group: number;
 }
 
-/** An operation so many times as long as the others of its lane gives its pixel its kind. */
-const TELLING = 10;
-
-/**
- * Put the operations of a lane together that are shorter than a pixel: a piece a pixel, of the kind that
- * fills most of it, or of an operation far longer than the others.
- * @param window - What is seen, ms. What lies outside is left out.
- * @param pixel - ms of a pixel.
- */
-export function piecesOf(
-  lane: ILane,
-  place: Pick<IGanttBar, 'group' | 'lane' | 'row'>,
-  [from, to]: readonly [number, number],
+/** The operations of a lane that lie in a window, those that are shorter than a pixel put together. */
+export const piecesOf = (
+  { operations }: ILane,
+  place: Pick<IGanttBar, 'group' | 'lane'>,
+  window: readonly [number, number],
   pixel: number
-): IGanttBar[] {
-  const pieces: IGanttBar[] = [];
-  const usual = lane.operations.reduce((sum, each) => sum + lengthOf(each), 0) / lane.operations.length;
-  let [column, gathered]: [number, IOperation[]] = [NaN, []];
-  const flush = (): void => {
-    const all = gathered;
-    const [first, last] = [all[0], all.at(-1)];
-    if (first && last) {
-      pieces.push({
-        ...(all.length === 1 ? first : { ...telling(all, usual), begin: first.begin, end: last.end }),
-        ...place,
-        count: all.length
-      });
-    }
-    [column, gathered] = [NaN, []];
-  };
-  for (const each of lane.operations) {
-    if (each.end < from || each.begin > to) {
-      continue;
-    }
-    if (each.end - each.begin >= pixel) {
-      flush();
-      pieces.push({ ...each, ...place, count: 1 });
-      continue;
-    }
-    const at = Math.floor(each.begin / pixel);
-    if (column !== at) {
-      flush();
-      column = at;
-    }
-    gathered.push(each);
-  }
-  flush();
-  return pieces;
-}
-
-const lengthOf = ({ begin, end }: IOperation): number => end - begin;
-
-/** What a pixel shows of several operations. */
-function telling(operations: readonly IOperation[], usual: number): IOperation {
-  const longest = operations.reduce((most, each) => (lengthOf(each) > lengthOf(most) ? each : most));
-  if (lengthOf(longest) > TELLING * usual) {
-    return longest;
-  }
-  const taken = new Map<string, number>();
-  for (const { kind, begin, end } of operations) {
-    taken.set(kind, (taken.get(kind) ?? 0) + end - begin);
-  }
-  const [kind] = [...taken].reduce((most, each) => (each[1] > most[1] ? each : most));
-  return operations.find(each => each.kind === kind) as IOperation;
-}
+): IGanttBar[] => joinNarrow(operations, window, pixel).map(each => ({ ...each, ...place }));

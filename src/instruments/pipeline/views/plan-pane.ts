@@ -22,7 +22,7 @@ export class SchedulesPane extends PipelinePane {
   override readonly subject = this.t('Schedules');
 
   protected show(read: IPipelineRead): Loaded {
-    const { env, options, t } = this;
+    const { t } = this;
     const there = read.planned.flatMap(each => ('refused' in each ? [] : [each]));
     this._shown = [...there].sort(
       (a, b) => Number(a.overMemoryBytes > 0) - Number(b.overMemoryBytes > 0) || ranked(a, b)
@@ -53,26 +53,21 @@ export class SchedulesPane extends PipelinePane {
               tieWords(first, within, each => this.nameOf(each), t) +
               this._steadiest(within, first)
             : '',
-        ...this.gantt.draw({
-          groups: this._shown.map(each => ({
+        ...this.drawGantt(
+          this._shown.map(each => ({
             heading: this._heading(each),
             lanes: planLanes(each, t).map((lane, stage) => ({ ...lane, name: formatInteger(stage) })),
             end: each.nominalMs
           })),
-          chunks: Math.max(1, ...this._shown.map(({ plan }) => plan.chunks)),
-          hidden: options.hidden,
-          width: env.width,
-          isDark: env.isDark,
-          seen: this.seen,
-          hide: hidden => this.choose({ hidden })
-        })
+          Math.max(1, ...this._shown.map(({ plan }) => plan.chunks))
+        )
       }
     };
   }
 
   /** The schedule of the lane is shown. */
   override clicked(mark: IMark): void {
-    const schedule = this._shown[this.gantt.groupOf(mark)]?.schedule;
+    const schedule = this._shown[this.groupOf(mark)]?.schedule;
     if (schedule !== undefined) {
       this.choose({ schedule: schedule as typeof this.options.schedule });
     }
@@ -242,7 +237,7 @@ const MOST_DEPARTURES = 3;
 /** The plan of one schedule, the last measured step under it, and whether another schedule is worth it. */
 export class PlanPane extends PipelinePane {
   protected show(read: IPipelineRead, shown: IPlanned): Loaded {
-    const { env, options, t } = this;
+    const { options, t } = this;
     const comparison = options.measured ? this._comparison(read, shown) : null;
     const plan: ILaneGroup = {
       heading: '',
@@ -260,15 +255,7 @@ export class PlanPane extends PipelinePane {
         caption: this._caption(read, shown, comparison),
         summary: this._summary(shown),
         notes: [...this._appliedNote(), ...this._verdict(read, shown), ...this._departures(comparison)],
-        ...this.gantt.draw({
-          groups: [group],
-          chunks: shown.plan.chunks,
-          hidden: options.hidden,
-          width: env.width,
-          isDark: env.isDark,
-          seen: this.seen,
-          hide: hidden => this.choose({ hidden })
-        })
+        ...this.drawGantt([group], shown.plan.chunks)
       }
     };
   }

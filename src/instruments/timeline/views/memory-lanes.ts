@@ -1,5 +1,6 @@
-import { formatBytes, formatInteger, type Row, timeWords } from '../../../charts';
+import { formatBytes, formatInteger, timeWords } from '../../../charts';
 import { own } from '../../../protocol/records';
+import type { Bar } from '../../../views/kits/lanes/lane-picture';
 import { kindColor } from '../../../views/shared/span-kinds';
 import type { ITip } from '../../../views/shared/table';
 import type { Translate } from '../../../views/shared/translate';
@@ -16,16 +17,12 @@ const MOST_HOLDERS = 3;
 export const isMemory = (piece: IPiece): piece is IMemoryPiece => piece.kind === MEMORY;
 
 /** A stretch as two bars from the bottom of its lane: the peak in it, pale, and what was allocated. */
-export function memoryRows(piece: IMemoryPiece, scale: number, isDark: boolean, text: string): Row[] {
-  const { lane, begin, end, allocated, peak } = piece;
+export function memoryBars({ lane, allocated, peak }: IMemoryPiece, scale: number, isDark: boolean): Bar[] {
   const color = kindColor(MEMORY, isDark);
-  const bar = (bytes: number, shade: string): Row => ({
-    x: begin,
-    x2: end,
+  const bar = (bytes: number, shade: string): Bar => ({
     y: lane + HALF - (2 * HALF * bytes) / Math.max(1, scale),
     y2: lane + HALF,
-    color: shade,
-    text
+    color: shade
   });
   return [...(peak > allocated ? [bar(peak, `${color}${PALE}`)] : []), bar(allocated, color)];
 }

@@ -1,23 +1,16 @@
-import { COLORS, formatInteger, type IPlace, type IRecipe, type Row, timeWords } from '../../../charts';
+import { COLORS, formatInteger, type Row, timeWords } from '../../../charts';
 import type { TimelineOptions } from '../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../store/source';
 import type { IContent, IMark, IMoved, INote, Loaded } from '../../../views/shared/content';
 import { type Control, selectControl } from '../../../views/shared/control';
 import { goControl } from '../../../views/shared/controls';
 import { chip, rangesField, type ITip } from '../../../views/shared/table';
-import type { ILegend } from '../../../views/kits/lines/legend';
+import { type Bar, LanePicture } from '../../../views/kits/lanes/lane-picture';
 import { loadSentences, said } from '../../../views/shared/said';
-import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-model';
-import { hold, moveOf, axisParams } from '../../../views/shared/scale';
+import { type IPictured, ViewModel, type IViewEnvironment } from '../../../views/shared/view-model';
 import { KINDS, kindColor } from '../../../views/shared/span-kinds';
 import type { IViewDefinition } from '../../../views/shared/definition';
-import {
-  TIMELINE,
-  type IFoundSpan,
-  type IPiece,
-  type ITimelineAnswer,
-  type ITimelineLane
-} from '../client/timeline-api';
+import { TIMELINE, type IFoundSpan, type IPiece, type ITimelineAnswer } from '../client/timeline-api';
 import {
   captionOf,
   clockRow,
@@ -39,7 +32,7 @@ import {
   holderWords,
   isMemory,
   MEMORY,
-  memoryRows,
+  memoryBars,
   memorySummary,
   memoryTip,
   memoryWords,
@@ -111,56 +104,47 @@ class TimelineView extends ViewModel<TimelineOptions> {
   }
 
   private _lanes(answer: ITimelineAnswer): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe'> {
-    const { t } = this;
-    const count = laneCount(answer);
-    const extent = { x: answer.whole, y: [-0.5, count - 0.5] as const };
-    const hidden = new Set(this.options.hidden);
+    const { env, options, t } = this;
+    const hidden = new Set(options.hidden);
     const spans = answer.pieces.filter(({ kind }) => !hidden.has(kind));
-    this._pieces = [...spans, ...(answer.memory?.pieces ?? [])];
-    const recipeIn = (dark: boolean): IRecipe => {
-      const { entries, title } = this._legend(answer, dark);
-      const ink = COLORS.ink[dark ? 'dark' : 'light'];
-      const key = entries.filter(({ isHidden }) => !isHidden);
-      return {
-        template: 'timeline',
-        texts: {
-          xTitle: t('since step %1 began', formatInteger(answer.chosen[0])),
-          yTitle: t('rank'),
-          colorTitle: title
-        },
-        params: {
-          ...axisParams(extent.x, extent.y),
-          rowNames: Object.fromEntries(
-            [
-              ...answer.lanes.map(({ rank }) => formatInteger(rank)),
-              ...(answer.memory?.ranks ?? []).map(rank => t('memory %1', formatInteger(rank)))
-            ].entries()
-          ),
-          rowTicks: namedLanes(answer),
-          stepColor: ink.muted,
-          linkColor: ink.strong,
-          foundColor: ink.strong,
-          keyText: key.map(({ name }) => name)
-        },
-        datasets: {
-          pieces: this._pieces.flatMap(each => this._rows(each, dark)),
-          steps: stepRows(answer, this.env.width),
-          clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
-          links: [...this._links(answer), ...pathRows(answer)],
-          labels: labelRows(answer, hidden, this.env.width, t),
-          found: foundRows(answer, spans, this.options.find),
-          key: key.map(({ color }, index) => ({ place: index, color }))
-        },
-        height: lanesHeight(answer)
-      };
-    };
-    const { isDark } = this.env;
-    return {
-      legend: this._legend(answer, isDark),
-      extent,
-      recipe: recipeIn(isDark),
-      printed: (dark = false) => recipeIn(dark)
-    };
+    const names = [
+      ...answer.lanes.map(({ rank }) => formatInteger(rank)),
+      ...(answer.memory?.ranks ?? []).map(rank => t('memory %1', formatInteger(rank)))
+    ];
+    return this._picture.draw({
+      template: 'timeline',
+      pieces: [...spans, ...(answer.memory?.pieces ?? [])],
+      x: answer.whole,
+      rows: laneCount(answer),
+      names: Object.fromEntries(names.entries()),
+      ticks: namedLanes(answer),
+      height: lanesHeight(answer),
+      texts: {
+        xTitle: t('since step %1 began', formatInteger(answer.chosen[0])),
+        yTitle: t('rank'),
+        colorTitle: t('kind')
+      },
+      kinds: this._kinds(answer),
+      hidden: options.hidden,
+      hide: next => this.choose({ hidden: next }),
+      colorOf: kindColor,
+      bars: (piece, dark) => this._bars(piece, dark),
+      words: piece => this._words(piece),
+      tip: piece => this._tip(piece),
+      more: dark => {
+        const ink = COLORS.ink[dark ? 'dark' : 'light'];
+        return {
+          params: { stepColor: ink.muted, linkColor: ink.strong, foundColor: ink.strong },
+          datasets: {
+            steps: stepRows(answer, env.width),
+            clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
+            links: [...this._links(answer), ...pathRows(answer)],
+            labels: labelRows(answer, hidden, env.width, t),
+            found: foundRows(answer, spans, options.find)
+          }
+        };
+      }
+    });
   }
 
   override controls(): Control[] {
@@ -213,56 +197,14 @@ class TimelineView extends ViewModel<TimelineOptions> {
     this.env.refresh(false);
   }
 
-  override probe(point: IPlace): IMark | null {
-    if (this._isMap) {
-      return this._slow.probe(point);
-    }
-    const { x, y } = point;
-    const lane = Math.round(y);
-    const under = this._pieces.filter(each => each.lane === lane && each.begin <= x && each.end >= x);
-    // What lies deeper is drawn over the others.
-    const piece = under.at(-1);
-    return piece ? markOf(piece) : null;
-  }
-
-  override tipOf(mark: IMark): ITip | null {
-    if (this._isMap) {
-      return this._slow.tipOf(mark);
-    }
-    const piece = this._at(mark);
-    if (piece && isMemory(piece)) {
-      return memoryTip(piece, this._rankOf(piece), this.env.isDark, this.t);
-    }
-    const lane = piece && this._answer?.lanes[piece.lane];
-    return lane ? pieceTip(piece, lane, this.env.isDark, this.t) : null;
+  protected override get drawn(): IPictured {
+    return this._isMap ? this._slow : this._picture;
   }
 
   override move(key: string): IMoved | null {
-    if (this._isMap) {
-      return this._slow.move(key);
-    }
-    if (key.toLowerCase() === 'n' && this.options.find !== '') {
-      return this._turn(key === 'n' ? 1 : -1);
-    }
-    const by = moveOf(key);
-    const answer = this._answer;
-    if (by === undefined || !answer || answer.lanes.length === 0) {
-      return null;
-    }
-    const before = this._cursor;
-    const lane = hold((before?.lane ?? 0) + (before ? by[1] : 0), laneCount(answer));
-    const inside = this._pieces.filter(each => each.lane === lane).sort((a, b) => a.begin - b.begin);
-    const near = inside.findIndex(each => each.end > (before?.begin ?? 0));
-    const at = hold((near < 0 ? inside.length - 1 : near) + (before ? by[0] : 0), inside.length);
-    const piece = inside[at];
-    if (piece === undefined) {
-      return null;
-    }
-    this._cursor = piece;
-    this.env.zoom?.reveal((piece.begin + piece.end) / 2, lane);
-    const mark = markOf(piece);
-    const words = this._words(piece, answer.lanes[lane]);
-    return key === 'copy' ? { said: words, mark, copy: words } : { said: words, mark };
+    return !this._isMap && key.toLowerCase() === 'n' && this.options.find !== ''
+      ? this._turn(key === 'n' ? 1 : -1)
+      : super.move(key);
   }
 
   /** What the span depends on is drawn; of a cell of the map its steps are. */
@@ -276,7 +218,7 @@ class TimelineView extends ViewModel<TimelineOptions> {
       // What it depends on is not all there.
       return;
     }
-    const row = this._at(mark)?.row ?? -1;
+    const row = this._picture.at(mark)?.row ?? -1;
     this._chosen = row < 0 || row === this._chosen ? null : row;
     this.env.refresh(true);
   }
@@ -293,8 +235,9 @@ class TimelineView extends ViewModel<TimelineOptions> {
     if (this._selection.mark && !this._isMap) {
       return this._selection.mark;
     }
-    const piece = this._chosen === null ? undefined : this._pieces.find(each => each.row === this._chosen);
-    return piece ? markOf(piece) : null;
+    const { _chosen: chosen, _picture: picture } = this;
+    const piece = chosen === null ? undefined : picture.pieces.find(each => each.row === chosen);
+    return piece ? picture.markOf(piece) : null;
   }
 
   private async _ask(signal: AbortSignal): Promise<ITimelineAnswer | null> {
@@ -404,27 +347,17 @@ class TimelineView extends ViewModel<TimelineOptions> {
 
   private _goToFound(answer: ITimelineAnswer, shown: IFoundSpan): IMoved {
     const lane = answer.lanes.findIndex(({ rank }) => rank === shown.rank);
-    const mark = markOf({ lane, begin: shown.begin, end: shown.end });
+    const mark = this._picture.markOf({ ...shown, lane });
     this.env.goTo(mark);
     const said = this._search.words(answer, shown, this.t);
     this.env.say(said);
     return { said, mark };
   }
 
-  private _legend({ pieces }: ITimelineAnswer, isDark: boolean): ILegend {
-    const { hidden } = this.options;
-    const there = new Set(pieces.map(({ kind }) => kind));
-    const entries = KINDS.filter(kind => there.has(kind) || hidden.includes(kind)).map(kind => ({
-      id: kind,
-      name: kindWords(kind, this.t),
-      color: kindColor(kind, isDark),
-      isHidden: hidden.includes(kind)
-    }));
-    if (this._hasMemory) {
-      const [name, color] = [kindWords(MEMORY, this.t), kindColor(MEMORY, isDark)];
-      entries.push({ id: MEMORY, name, color, isHidden: hidden.includes(MEMORY) });
-    }
-    return { title: this.t('kind'), entries, hidden, hide: names => this.choose({ hidden: names }) };
+  private _kinds({ pieces }: ITimelineAnswer): { id: string; name: string }[] {
+    const there = new Set([...pieces.map(({ kind }) => kind), ...this.options.hidden]);
+    const kinds = [...KINDS.filter(kind => there.has(kind)), ...(this._hasMemory ? [MEMORY] : [])];
+    return kinds.map(id => ({ id, name: kindWords(id, this.t) }));
   }
 
   private _links({ lanes, links }: ITimelineAnswer): Row[] {
@@ -435,14 +368,22 @@ class TimelineView extends ViewModel<TimelineOptions> {
     });
   }
 
-  private _rows(piece: IPiece, isDark: boolean): Row[] {
-    const { lane, depth, begin, end, kind } = piece;
-    const text = this._words(piece, this._answer?.lanes[lane]);
+  private _bars(piece: IPiece, isDark: boolean): readonly Bar[] {
+    const { lane, depth, kind } = piece;
     if (isMemory(piece)) {
-      return memoryRows(piece, this._answer?.memory?.scale ?? 1, isDark, text);
+      return memoryBars(piece, this._answer?.memory?.scale ?? 1, isDark);
     }
     const y = depth === 1 ? lane + 0.05 : lane - HALF;
-    return [{ x: begin, x2: end, y, y2: lane + HALF, color: kindColor(kind, isDark), text }];
+    return [{ y, y2: lane + HALF, color: kindColor(kind, isDark) }];
+  }
+
+  private _tip(piece: IPiece): ITip | null {
+    const [{ isDark }, lane] = [this.env, this._answer?.lanes[piece.lane]];
+    return isMemory(piece)
+      ? memoryTip(piece, this._rankOf(piece), isDark, this.t)
+      : lane
+        ? pieceTip(piece, lane, isDark, this.t)
+        : null;
   }
 
   /** The rank of a stretch of memory, whose lanes come after those of spans. */
@@ -450,12 +391,13 @@ class TimelineView extends ViewModel<TimelineOptions> {
     return this._answer?.memory?.ranks[lane - this._answer.lanes.length] ?? NaN;
   }
 
-  private _words(piece: IPiece, lane: ITimelineLane | undefined): string {
+  private _words(piece: IPiece): string {
     if (isMemory(piece)) {
       return memoryWords(piece, this._rankOf(piece), this.t);
     }
     const { kind, name, begin, end, step } = piece;
     const what = name === '' ? kindWords(kind, this.t) : name;
+    const lane = this._answer?.lanes[piece.lane];
     const where = lane ? laneWords(lane, this.t) : '';
     const took = timeWords(end - begin);
     return step < 0
@@ -463,23 +405,15 @@ class TimelineView extends ViewModel<TimelineOptions> {
       : this.t('%1, step %2: %3, %4', where, formatInteger(step), what, took);
   }
 
-  private _at(mark: IMark): IPiece | undefined {
-    const lane = mark.y === null ? NaN : (mark.y[0] + mark.y[1]) / 2;
-    return this._pieces
-      .filter(each => each.lane === Math.round(lane) && each.begin === mark.x[0] && each.end === mark.x[1])
-      .at(-1);
-  }
-
   private get _isMap(): boolean {
     return this.options.kind === 'map';
   }
 
+  private readonly _picture = new LanePicture<IPiece>(this.env);
   private readonly _slow = new SlowMap(this.t);
   private _answer: ITimelineAnswer | null = null;
   /** Whether there is memory, hidden or not. */
   private _hasMemory = false;
-  private _pieces: readonly IPiece[] = [];
-  private _cursor: IPiece | null = null;
   private readonly _search = new Search();
   /** Whether a span that was found is gone to as soon as it is there. */
   private _wanted = false;
@@ -496,10 +430,6 @@ class TimelineView extends ViewModel<TimelineOptions> {
   /** Of what it is known who makes the others wait, and of what that is being found out. */
   private _judged = '';
   private _judging = '';
-}
-
-function markOf({ lane, begin, end }: Pick<IPiece, 'begin' | 'end' | 'lane'>): IMark {
-  return { facet: null, x: [begin, end], y: [lane - 0.5, lane + 0.5] };
 }
 
 export const view: IViewDefinition<TimelineOptions> = {

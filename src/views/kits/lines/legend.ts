@@ -46,15 +46,24 @@ export function lineColors(
   const [first, last] = [Math.min(...layers), Math.max(...layers)];
   // Mixed of the two stops beside it, so that two lines have two colours.
   const stop = (share: number): string => hexOf(mixed(ramp, share));
+  const own = ordinalColors(keys.length, dark);
   return lines.map(line => {
     if (layered) {
       return line.layer === null
         ? (palette[palette.length - 1] ?? palette[0])
         : stop(last === first ? 0 : (line.layer - first) / (last - first));
     }
-    const at = order.get(line.key) ?? 0;
-    return keys.length <= palette.length ? (palette[at] ?? palette[0]) : stop(at / (keys.length - 1));
+    return own[order.get(line.key) ?? 0] ?? palette[0];
   });
+}
+
+/** Colours of so many things: few have the palette that is safe for colour-blind people. */
+export function ordinalColors(count: number, dark: boolean): readonly string[] {
+  const tone = dark ? 'dark' : 'light';
+  const [palette, ramp] = [COLORS.categorical[tone], COLORS.layers[tone]];
+  return count <= palette.length
+    ? palette
+    : Array.from({ length: count }, (_, at) => hexOf(mixed(ramp, at / (count - 1))));
 }
 
 /** An entry of the legend: lines that are hidden and shown together. */

@@ -10,7 +10,7 @@ import { WrittenRun } from '../../../../store/__tests__/written-run';
 import { mountView } from '../../../../views/registry';
 import { readView } from '../../../../views/still';
 import type { IView, IViewRuns } from '../../../../views/view';
-import { layOut, shownText, adjacentToken } from '../tokens/token-layout';
+import { layOut, shownText, adjacentToken } from '../../../../views/kits/text/text-layout';
 import { textRows, textRun, tokenRow } from './generated-text';
 
 // The first test also loads and transforms Vega.

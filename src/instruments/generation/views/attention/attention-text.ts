@@ -1,6 +1,7 @@
 import { formatInteger, formatNumber } from '../../../../charts';
 import type { IGenerationRead } from '../../store/generation-rows';
-import { fittedToken, quoted } from '../shared/token-axis';
+import { fittedToken } from '../shared/token-axis';
+import { quoted } from '../../../../views/kits/text/token-words';
 import type { IContent, IMark } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
 import type { IPictured } from '../../../../views/shared/view-model';

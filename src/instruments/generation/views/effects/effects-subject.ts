@@ -9,7 +9,8 @@ import type { Translate } from '../../../../views/shared/translate';
 import type { IEffects, IEffect } from '../../store/effects';
 import { type IGeneration, isUnderWay } from '../../store/generations';
 import { promptWords } from '../shared/generation-view';
-import { quoted, positionName, type TokenTexts } from '../shared/token-axis';
+import { positionName, type TokenTexts } from '../shared/token-axis';
+import { quoted } from '../../../../views/kits/text/token-words';
 import type { IState, IStateActions } from '../../../../views/shared/states';
 import { emptyState, nothingYet, snippetState } from '../../../../views/shared/states';
 import type {

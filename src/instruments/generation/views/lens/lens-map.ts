@@ -9,7 +9,8 @@ import { layerWords } from '../../../../views/shared/layers';
 import type { ILensCell, Lens } from '../../store/effects';
 import type { IGeneration } from '../../store/generations';
 import type { ILayerCell, ITokenWindow, TokenTexts } from '../shared/token-axis';
-import { LayerMap, positionName, quoted, fittedToken, tokenWords } from '../shared/token-axis';
+import { LayerMap, positionName, fittedToken } from '../shared/token-axis';
+import { quoted, tokenWords } from '../../../../views/kits/text/token-words';
 import { promptWords, surenessScale } from '../shared/generation-view';
 
 export interface ILensFacts {

@@ -1,13 +1,13 @@
 import { formatInteger, ColorScale, COLORS, colorTable } from '../../../../charts';
 import type { TokensOptions, LensOptions } from '../../../../protocol/views.generated';
 import type { SourceChange } from '../../../../store/source';
+import { tokenWords } from '../../../../views/kits/text/token-words';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { extentOf } from '../../../../views/shared/scale';
 import { numberField } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import { ViewModel } from '../../../../views/shared/view-model';
 import { sequencesOf, type IGeneration, generationOf, GenerationReader } from '../../store/generations';
-import { tokenWords } from './token-axis';
 
 /** What makes a model write texts for Megalens. */
 export const SERVE = 'lab = megalens.serve(model, tokenizer)';

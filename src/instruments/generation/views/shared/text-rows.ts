@@ -4,9 +4,9 @@ import { GenerationRows, joinPositions, type IGenerationRead } from '../../store
 import type { IRunSource, SourceChange } from '../../../../store/source';
 import type { ITensorRow } from '../../../../store/tensor-data';
 import { TextLocations } from '../../store/generated-tokens';
+import { tokenWords } from '../../../../views/kits/text/token-words';
 import { tokenText } from '../../../../views/shared/describe';
 import { promptWords } from './generation-view';
-import { tokenWords } from './token-axis';
 import type { HeatmapQuestion, ITextShown, ISlice } from '../../../../views/heatmap/heatmap-data';
 import type {
   IOfferedText,

@@ -9,10 +9,11 @@ import { tipSaid, type ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
 import type { ICandidate, IToken } from '../../store/generations';
-import { charactersOf, quoted } from '../shared/token-axis';
+import { CELL } from '../../../../views/kits/text/text-layout';
+import { charactersOf, quoted } from '../../../../views/kits/text/token-words';
 import { type TextReader, type TokensChoice, tokenName } from './text-facts';
 import type { Which } from './text-pane';
-import { CELL, isPredicted } from './token-layout';
+import { isPredicted } from './token-color';
 
 /** Candidates that are drawn. */
 const MOST_BARS = 20;

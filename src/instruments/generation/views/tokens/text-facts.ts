@@ -15,9 +15,9 @@ import { formatInteger, formatNumber } from '../../../../charts';
 import { perturbText } from '../../../../views/shared/perturb-text';
 import type { SiteInfo } from '../../../../protocol/messages.generated';
 import type { ITip } from '../../../../views/shared/table';
-import { quoted } from '../shared/token-axis';
+import { quoted } from '../../../../views/kits/text/token-words';
 import type { Translate } from '../../../../views/shared/translate';
-import { isPredicted, surpriseOf } from './token-layout';
+import { isPredicted, surpriseOf } from './token-color';
 
 export type TokensChoice = Readonly<Required<TokensOptions>>;
 

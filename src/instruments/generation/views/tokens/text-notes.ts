@@ -8,7 +8,7 @@ import type { Translate } from '../../../../views/shared/translate';
 import { generationControls, generationName } from '../shared/generation-view';
 import type { ITextFacts, TokensChoice, IWrittenText } from './text-facts';
 import { lengthOf, tokenName, differenceWords, missingWords } from './text-facts';
-import { type ITextRequest, colorWords, type TokenColor } from './token-layout';
+import { colorWords, type TokenColor } from './token-color';
 
 const COLORS: readonly TokenColor[] = ['probability', 'surprise', 'entropy', 'rank', 'none'];
 /** Generations that are offered to stand beside the text. */
@@ -113,31 +113,15 @@ export interface INoteActions {
   choose(options: Partial<TokensChoice>): void;
   copy(text: string): void;
   goTo(position: number): void;
-  turn(by: -1 | 1): void;
 }
 
-/** What became of a text, and which lines are not in sight: a sentence each, with what can be done. */
-export function textNotes(
-  { generation }: IWrittenText,
-  { layout, inSight: [from, to] }: Pick<ITextRequest, 'layout' | 'inSight'>,
-  { copy, turn }: Pick<INoteActions, 'copy' | 'turn'>,
-  t: Translate
-): INote[] {
-  const notes: INote[] = [];
-  if (generation.state === 'failed') {
-    const sentence = generation.message || t('Nobody said why.');
-    const action = { label: t('Copy this sentence'), run: () => copy(sentence) };
-    notes.push({ text: t('It failed: %1', sentence), tone: 'nonfinite', action });
-  }
-  if (from > 0) {
-    const action = { label: t('Show the lines before'), run: () => turn(-1) };
-    notes.push({ text: t('%1 lines before these.', formatInteger(from)), action });
-  }
-  if (to < layout.lines) {
-    const action = { label: t('Show the lines after'), run: () => turn(1) };
-    notes.push({ text: t('%1 lines after these.', formatInteger(layout.lines - to)), action });
-  }
-  return notes;
+/** What became of a text: a sentence, with what can be done. */
+export function failedNotes({ generation }: IWrittenText, copy: INoteActions['copy'], t: Translate): INote[] {
+  const sentence = generation.message || t('Nobody said why.');
+  const action = { label: t('Copy this sentence'), run: () => copy(sentence) };
+  return generation.state === 'failed'
+    ? [{ text: t('It failed: %1', sentence), tone: 'nonfinite', action }]
+    : [];
 }
 
 /** How a text differs from the one beside it, or that there is none. */
@@ -161,83 +145,23 @@ export function comparisonNotes(
   return [{ text: differenceWords(text, other, difference, t), tone: 'finding', action }];
 }
 
-/** What of a text is not literal or not here, a sentence each. */
+/**
+ * What of a text is not literal or not here, a sentence each.
+ * @param lineWords - Says which lines are in sight, of a text so long.
+ */
 export function textCaption(
-  text: IWrittenText,
-  { difference, layout, upTo, inSight: [from, to] }: ITextRequest,
+  { generation, tokens }: IWrittenText,
+  { difference, upTo }: { readonly difference: number | null; readonly upTo: number | null },
+  lineWords: (length: number) => readonly string[],
   t: Translate
 ): string[] {
-  const { generation, tokens } = text;
-  const shown = layout.boxes.filter(({ line }) => line >= from && line < to);
-  const position = (at: number): string => formatInteger(tokens[shown.at(at)?.at ?? -1]?.position ?? NaN);
-  const length = lengthOf(text);
+  const length = lengthOf({ tokens });
   return [
-    ...(layout.lines > MOST_LINES
-      ? [
-          t(
-            'Lines %1 to %2 of %3: positions %4 to %5 of %6.',
-            formatInteger(from + 1),
-            formatInteger(to),
-            formatInteger(layout.lines),
-            position(0),
-            position(-1),
-            formatInteger(length)
-          )
-        ]
-      : []),
+    ...lineWords(length),
     ...(upTo === null ? [] : [t('Up to position %1; what came after it is pale.', formatInteger(upTo))]),
     ...(tokens.some(({ isPrompt }) => isPrompt) ? [t('Tokens of the prompt are underlined.')] : []),
     ...(difference === null ? [] : [t('The first difference has an orange outline.')]),
     ...omissionWords({ evictedRows: length - tokens.length }, t),
     ...(generation.state !== 'failed' && generation.message !== '' ? [generation.message] : [])
   ];
-}
-
-/** Lines of a text that are drawn at once. */
-const MOST_LINES = 40;
-
-/** Which lines of a long text are in sight: the last, those about the chosen one, or those paged to. */
-export class LinesInSight {
-  /**
-   * Return the first line, and the one after the last.
-   * @param looked - Line that is looked at; null follows the end.
-   */
-  over(lines: number, looked: number | null): readonly [number, number] {
-    const last = Math.max(0, lines - MOST_LINES);
-    if (looked !== this._looked) {
-      this._looked = looked;
-      this._pagedTop = null;
-      if (looked !== null && (looked < this._top || looked >= this._top + MOST_LINES)) {
-        this._top = looked - (MOST_LINES >> 1);
-      }
-    }
-    // Who turned to the end again follows it.
-    this._pagedTop = this._pagedTop !== null && this._pagedTop < last ? this._pagedTop : null;
-    this._top = Math.max(0, Math.min(this._pagedTop ?? (looked === null ? last : this._top), last));
-    return [this._top, Math.min(lines, this._top + MOST_LINES)];
-  }
-
-  turn(by: -1 | 1): void {
-    // One line stays, so that the eye finds its way.
-    this._hold(this._top + by * (MOST_LINES - 1));
-  }
-
-  /** Bring a line into sight; answers whether others are shown now. */
-  show(line: number): boolean {
-    const before = this._top;
-    const top = Math.max(Math.min(before, line), line - MOST_LINES + 1);
-    if (top !== before) {
-      this._hold(top);
-    }
-    return top !== before;
-  }
-
-  private _hold(top: number): void {
-    this._top = Math.max(0, top);
-    this._pagedTop = this._top;
-  }
-
-  private _top = 0;
-  private _looked: number | null = null;
-  private _pagedTop: number | null = null;
 }

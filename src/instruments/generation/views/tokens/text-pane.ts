@@ -1,20 +1,20 @@
 import { SERVE, surenessScale } from '../shared/generation-view';
-import { formatInteger, type IPlace } from '../../../../charts';
+import { COLORS, DARK_THEME, formatInteger, LIGHT_THEME } from '../../../../charts';
 import type { ViewOptions } from '../../../../protocol/views.generated';
 import type { IPointed } from '../../../../store/run-link';
 import type { IRunSource, SourceChange } from '../../../../store/source';
-import type { IMark, IMoved, Loaded } from '../../../../views/shared/content';
+import { TextPicture, type ITextRead } from '../../../../views/kits/text/text-picture';
+import { tokenWords } from '../../../../views/kits/text/token-words';
+import type { IMark, Loaded } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
 import type { ILinkedMarks } from '../../../../views/shared/links';
 import { positionShown } from '../../../../views/shared/pinned-step';
-import { hold, moveOf } from '../../../../views/shared/scale';
-import { tipSaid, type ITip } from '../../../../views/shared/table';
+import type { ITip } from '../../../../views/shared/table';
 import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
 import type { IState, IStateActions } from '../../../../views/shared/states';
 import { retryAction, emptyState, snippetState } from '../../../../views/shared/states';
 import type { Translate } from '../../../../views/shared/translate';
 import { isUnderWay, type IToken } from '../../store/generations';
-import { tokenWords } from '../shared/token-axis';
 import { percent, spanName } from '../attention/attention-text';
 import type { IRankedKey } from '../attention/attention-maps';
 import { LookedAt } from './looked-at';
@@ -29,9 +29,8 @@ import {
   tokenTip
 } from './text-facts';
 import type { INoteActions } from './text-notes';
-import { textControls, comparisonNotes, textCaption, textNotes, LinesInSight } from './text-notes';
-import type { ITextRequest } from './token-layout';
-import { boxSpan, CELL, textExtent, textRecipe, colorValue, layOut, adjacentToken } from './token-layout';
+import { textControls, comparisonNotes, textCaption, failedNotes } from './text-notes';
+import { colorValue, colorWords } from './token-color';
 
 /** What makes a model write text. */
 const ASK = 'lab.generate("…")';
@@ -112,9 +111,6 @@ function waitWords(state: string, words: string, t: Translate): string {
   return state === 'queued' ? words : t('reads its prompts');
 }
 
-/** Pixels that stand beside the text: the numbers of positions. */
-const BESIDE = 60;
-const LEAST_COLUMNS = 16;
 /** Tokens that a tip says are looked at. */
 const TIP_KEYS = 3;
 /** What is lit less could not be seen. */
@@ -158,26 +154,32 @@ export class TextPane extends ViewModel {
     const { _noteActions: actions, chosen, t } = this;
     const facts = await this._reader.facts(chosen);
     const text = facts[this._which];
-    this._drawn = null;
+    this._picture.clear();
+    this._text = null;
     if (text === null || text.tokens.length === 0) {
       const shown = { ...facts, text };
       const end = this.source.cancelGeneration && this._end;
       return { state: noText(this.source, shown, chosen, { ...this.actions, ...actions, end }, t) };
     }
-    const request = this._request(facts, text);
-    this._drawn = { text, request };
+    this._text = text;
+    const { position: upTo } = chosen;
+    const drawn = this._picture.draw(this._readOf(facts, text));
     return {
       content: {
-        recipe: textRecipe(request, this.env.isDark, t),
-        printed: (dark = false) => textRecipe(request, dark, t),
-        extent: textExtent(request),
+        ...drawn,
         title: textTitle(text, this.source.hello?.sites ?? [], t),
         notes: [
           ...(this._which === 'text' ? comparisonNotes(facts, actions, t) : []),
-          ...textNotes(text, request, actions, t)
+          ...failedNotes(text, actions.copy, t),
+          ...this._picture.notes
         ],
-        caption: textCaption(text, request, t),
-        summary: this._summary(text, request)
+        caption: textCaption(
+          text,
+          { difference: facts.difference, upTo },
+          length => this._picture.lineWords(length),
+          t
+        ),
+        summary: this._summary(text, upTo)
       }
     };
   }
@@ -198,44 +200,14 @@ export class TextPane extends ViewModel {
         });
   }
 
-  override probe({ x, y }: IPlace): IMark | null {
-    const { boxes = [] } = this._drawn?.request.layout ?? {};
-    const line = Math.round(y);
-    const box = boxes.find(each => each.line === line && x >= each.x && x < each.x2);
-    return box ? { facet: null, ...boxSpan(box) } : null;
-  }
-
-  override tipOf(mark: IMark): ITip | null {
-    const token = this._tokenAt(mark);
-    return token && this._tip(token);
+  protected override get drawn(): TextPicture<IToken> {
+    return this._picture;
   }
 
   /** What the token looks at. */
   override bandOf(mark: IMark): readonly IMark[] {
-    const token = this._tokenAt(mark);
+    const token = this._picture.at(mark);
     return token ? this._lights(token.position, null) : [];
-  }
-
-  override move(key: string): IMoved | null {
-    const { text, request } = this._drawn ?? {};
-    const by = moveOf(key);
-    if (by === undefined || !text || !request) {
-      return null;
-    }
-    const [across, down] = by;
-    const last = text.tokens.length;
-    // The first key shows where the cursor is: at the token that is looked at.
-    const from =
-      this._cursor ?? hold(this._indexOf(request.looked) - (Number.isFinite(across) ? across : 0), last);
-    this._cursor = down === 0 ? hold(from + across, last) : adjacentToken(request.layout, from, down);
-    const token = text.tokens[this._cursor];
-    const mark = token && this._show(token.position);
-    if (!token || !mark) {
-      return null;
-    }
-    return key === 'copy'
-      ? { said: this.t('The text was copied.'), mark, copy: plainText(text) }
-      : { said: tipSaid(this._tip(token)), mark };
   }
 
   override pointedBy(mark: IMark): IPointed {
@@ -244,7 +216,7 @@ export class TextPane extends ViewModel {
     return {
       step: null,
       layer: null,
-      position: this._tokenAt(mark)?.position ?? null,
+      position: this._picture.at(mark)?.position ?? null,
       generation: text?.generation.generation ?? null,
       sequence: text?.sequence ?? null
     };
@@ -253,13 +225,13 @@ export class TextPane extends ViewModel {
   override marksOf({ generation, layer, position, sequence }: IPointed): ILinkedMarks {
     const text = this._reader.last?.text;
     const isOurs = generation === text?.generation.generation && (sequence ?? 0) === text?.sequence;
-    const mark = isOurs && typeof position === 'number' ? this._markOf(position) : null;
+    const { _picture: picture } = this;
+    const mark = isOurs && typeof position === 'number' ? picture.markOf(picture.indexOf(position)) : null;
     return { marks: mark ? [mark, ...this._lights(position as number, layer)] : [] };
   }
 
   override insight(): IMark | null {
-    const { text, request } = this._drawn ?? {};
-    const token = text && request && mostSurprising(written(text, request.upTo));
+    const token = this._text && mostSurprising(written(this._text, this.chosen.position));
     return token ? this._show(token.position) : null;
   }
 
@@ -271,11 +243,7 @@ export class TextPane extends ViewModel {
     return {
       choose: options => this.pick(options),
       copy: text => void this.actions.copy(text),
-      goTo: position => this.env.goTo(this._show(position)),
-      turn: by => {
-        this._lines.turn(by);
-        this.env.refresh(true);
-      }
+      goTo: position => this.env.goTo(this._show(position))
     };
   }
 
@@ -294,35 +262,39 @@ export class TextPane extends ViewModel {
     this.pick({ position });
   }
 
-  private _request(facts: ITextFacts, text: IWrittenText): ITextRequest {
-    const { chosen, env } = this;
-    const { color, position: upTo } = chosen;
-    const columns = Math.max(LEAST_COLUMNS, Math.floor((env.width - BESIDE) / CELL.width));
-    const layout = layOut(text.tokens, columns);
+  private _readOf(facts: ITextFacts, text: IWrittenText): ITextRead<IToken> {
+    const { color, position: upTo } = this.chosen;
     const looked = this._lookedAt(facts.text);
-    const index = text.tokens.findIndex(({ position }) => position === looked);
-    const line = layout.boxes[layout.firstOf[index] ?? -1]?.line ?? null;
-    const isFollowing = upTo === null && looked === newestOf(facts.text);
     // The same colours mean the same in both texts.
     const values = [facts.text, facts.other].flatMap(each =>
       (each?.tokens ?? []).flatMap(token => colorValue(token, color) ?? [])
     );
+    const scale = surenessScale(values, color);
+    const outlineOf = ({ position }: IToken, dark: boolean): string | null =>
+      position === facts.difference
+        ? COLORS.categorical[dark ? 'dark' : 'light'][1]
+        : position === looked
+          ? (dark ? DARK_THEME : LIGHT_THEME).text
+          : null;
     return {
       tokens: text.tokens,
-      layout,
-      columns,
-      inSight: this._lines.over(layout.lines, isFollowing ? null : line),
-      color,
-      scale: surenessScale(values, color),
+      positionOf: ({ position }) => position,
+      valueOf: token => colorValue(token, color),
+      scaleOf: () => scale,
+      legendTitle: color === 'none' ? '' : colorWords(color, this.t),
+      looked: text.tokens.findIndex(({ position }) => position === looked),
+      isFollowing: upTo === null && looked === newestOf(facts.text),
       isGrowing: isUnderWay(text.generation),
-      looked,
-      upTo,
-      difference: facts.difference
+      lookOf: (token, dark) => {
+        const isToCome = upTo !== null && token.position > upTo;
+        return { isToCome, isUnderlined: token.isPrompt && !isToCome, outline: outlineOf(token, dark) };
+      },
+      tip: token => this._tip(token)
     };
   }
 
   /** What the page says above the picture, and a screen reader of it. */
-  private _summary(text: IWrittenText, { upTo }: ITextRequest): string {
+  private _summary(text: IWrittenText, upTo: number | null): string {
     const all = written(text, upTo);
     const [most, lost] = [mostSurprising(all), all.find(isLost)];
     const sentence = tokenWords(plainText(text).slice(0, MOST_SAID));
@@ -347,34 +319,12 @@ export class TextPane extends ViewModel {
 
   /** Bring a position into sight, and the cursor there. */
   private _show(position: number): IMark | null {
-    const mark = this._markOf(position);
-    this._cursor = mark ? this._indexOf(position) : this._cursor;
-    if (mark?.y && this._lines.show(Math.round((mark.y[0] + mark.y[1]) / 2))) {
-      this.env.refresh(true);
-    }
-    return mark;
-  }
-
-  private _indexOf(position: number | null): number {
-    return (this._drawn?.text.tokens ?? []).findIndex(each => each.position === position);
-  }
-
-  private _markOf(position: number): IMark | null {
-    const { boxes = [], firstOf = [] } = this._drawn?.request.layout ?? {};
-    const box = boxes[firstOf[this._indexOf(position)] ?? -1];
-    return box ? { facet: null, ...boxSpan(box) } : null;
-  }
-
-  private _tokenAt({ x, y }: IMark): IToken | null {
-    const { boxes = [] } = this._drawn?.request.layout ?? {};
-    const line = y ? Math.round((y[0] + y[1]) / 2) : NaN;
-    const box = boxes.find(each => each.line === line && each.x === x[0]);
-    return this._drawn?.text.tokens[box?.at ?? -1] ?? null;
+    return this._picture.show(this._picture.indexOf(position));
   }
 
   private _tip(token: IToken): ITip {
     const tip = tokenTip(token, this.t);
-    const tokens = (this._drawn?.text.tokens ?? []).map(({ text }) => text);
+    const tokens = this._picture.tokens.map(({ text }) => text);
     const looks = this._looks(token.position, null).slice(0, TIP_KEYS);
     const lines = looks.map(({ first, last, share }, at) => ({
       name:
@@ -387,29 +337,24 @@ export class TextPane extends ViewModel {
   }
 
   private _looks(position: number, layer: number | null): readonly IRankedKey[] {
-    return this._drawn ? this._attention.of(this._drawn.text, position, layer) : [];
+    return this._text ? this._attention.of(this._text, position, layer) : [];
   }
 
   /** The tokens that one looks at, each as strongly as it does. */
   private _lights(position: number, layer: number | null): IMark[] {
     const keys = this._looks(position, layer);
     const most = keys[0]?.share ?? NaN;
-    const { boxes = [] } = this._drawn?.request.layout ?? {};
-    const tokens = this._drawn?.text.tokens ?? [];
-    return boxes.flatMap(box => {
-      const at = tokens[box.at]?.position ?? NaN;
+    return this._picture.lit(({ position: at }) => {
       const share = keys.find(({ first, last }) => at >= first && at <= last)?.share ?? 0;
       // By the square root, so that a hundredth of the most is still seen.
       const strength = Math.sqrt(share / most);
-      return strength >= LEAST_STRENGTH ? [{ facet: null, ...boxSpan(box), strength }] : [];
+      return strength >= LEAST_STRENGTH ? strength : null;
     });
   }
 
   private readonly _attention = new LookedAt(this.source, () => this.env.place());
-  private readonly _lines = new LinesInSight();
-  private _drawn: { readonly text: IWrittenText; readonly request: ITextRequest } | null = null;
-  /** Index of the token under the keyboard's cursor. */
-  private _cursor: number | null = null;
+  private readonly _picture = new TextPicture<IToken>(this.env, this.t);
+  private _text: IWrittenText | null = null;
 }
 
 /** The newest position of a text; null where nothing is written. */

@@ -111,7 +111,7 @@ export function compareSplit(planned: ISplitPlanned, measured: IMeasuredSplit): 
 /** What each process does in a step, the last measured step under it, and whether a split is worth it. */
 export class SplitPlanPane extends SplitPane {
   protected show(read: ISplitRead, drawn: ISplitPlanned | null): Loaded {
-    const { env, options, t } = this;
+    const { options, t } = this;
     if (drawn === null) {
       return { state: this._absent(read) };
     }
@@ -123,16 +123,7 @@ export class SplitPlanPane extends SplitPane {
         caption: this._caption(read, drawn, measured),
         summary: this._summary(read, drawn),
         notes: this._notes(read, drawn),
-        ...this.gantt.draw({
-          groups: [splitLanes(drawn, measured, t)],
-          chunks: 1,
-          hidden: options.hidden,
-          width: env.width,
-          isDark: env.isDark,
-          seen: this.seen,
-          hide: hidden => this.choose({ hidden }),
-          lanes: t('stage and process')
-        })
+        ...this.drawGantt([splitLanes(drawn, measured, t)], 1, t('stage and process'))
       }
     };
   }
@@ -220,7 +211,7 @@ class SplitLayoutsPane extends SplitPane {
   override readonly subject = this.t('Layouts');
 
   protected show(read: ISplitRead): Loaded {
-    const { env, options, t } = this;
+    const { t } = this;
     const there = read.plan.layouts.flatMap(each => ('refused' in each || each === read.run ? [] : [each]));
     this._shown = [...there].sort((a, b) => a.stepMs - b.stepMs);
     const [first, last] = [this._shown[0], this._shown.at(-1)];
@@ -246,26 +237,18 @@ class SplitLayoutsPane extends SplitPane {
           layoutWords(last, t),
           timeWords(last.stepMs)
         ),
-        ...this.gantt.draw({
-          groups: this._shown.map(each => ({
-            ...splitLanes(each, null, t),
-            heading: this._heading(read, each)
-          })),
-          chunks: 1,
-          hidden: options.hidden,
-          width: env.width,
-          isDark: env.isDark,
-          seen: this.seen,
-          hide: hidden => this.choose({ hidden }),
-          lanes: t('stage and process')
-        })
+        ...this.drawGantt(
+          this._shown.map(each => ({ ...splitLanes(each, null, t), heading: this._heading(read, each) })),
+          1,
+          t('stage and process')
+        )
       }
     };
   }
 
   /** The layout of the lane is shown. */
   override clicked(mark: IMark): void {
-    const family = this._shown[this.gantt.groupOf(mark)]?.layout.family;
+    const family = this._shown[this.groupOf(mark)]?.layout.family;
     if (family !== undefined) {
       this.choose({ layout: family });
     }
