@@ -51,7 +51,7 @@ generate: setup ## Regenerate what is made from protocol/
 
 pictures: setup browser ## Take the pictures of the docs anew, those of texts of the model that make demo saved
 	@MEGALENS_PICTURES=1 MEGALENS_MODEL=$(CURDIR)/.demo/model playwright test -c ui-tests/playwright.config.ts generation
-	@MEGALENS_PICTURES=1 playwright test -c ui-tests/harness/playwright.config.ts design
+	@MEGALENS_PICTURES=1 playwright test -c ui-tests/harness/playwright.config.ts design kits
 	@mkdir -p docs/pictures && cd ui-tests/screenshots && for each in docs-*.png; do cp $$each ../../docs/pictures/$${each#docs-}; done
 
 browser:

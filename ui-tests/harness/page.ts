@@ -4,11 +4,14 @@ import { LinePainter } from '../../src/views/mount/line-painter';
 import { mountView, toCode, type IView } from '../../src/views';
 import { SLICES } from '../../src/instruments/slices.generated';
 import { registerSlices } from '../../src/slice';
+import { SMALL_RUN } from './small-run';
 import { SyntheticRun, type ISyntheticShape } from './source';
+import { registerKits, tableOf, type KitRows } from './kit-views';
 import { THEMES } from './themes';
 import { writtenRun } from './written';
 
 registerSlices(SLICES);
+registerKits();
 
 const node = document.getElementById('view') as HTMLElement;
 
@@ -57,6 +60,15 @@ const harness = {
   async showWritten(options: ViewOptions, tokens?: number): Promise<void> {
     harness.view?.dispose();
     harness.view = await mountView(node, writtenRun(tokens), options, { openView: () => undefined });
+    await harness.view.settled();
+  },
+
+  /** Show the example of a kit on rows of its stream. */
+  async showKit(kit: string, rows: KitRows, more: object = {}): Promise<void> {
+    harness.view?.dispose();
+    harness.run = Object.assign(new SyntheticRun(SMALL_RUN), { table: tableOf(rows) });
+    const options = { view: `kit_${kit}`, ...more } as unknown as ViewOptions;
+    harness.view = await mountView(node, harness.run, options);
     await harness.view.settled();
   },
 

@@ -18,7 +18,13 @@ export default async function serve(): Promise<() => Promise<void>> {
   const folder = await mkdtemp(join(tmpdir(), 'megalens-harness-'));
   const common = { bundle: true, outdir: folder, logLevel: 'error' } as const;
   await Promise.all([
-    build({ ...common, entryPoints: [join(HERE, 'page.ts')], splitting: true, format: 'esm' }),
+    build({
+      ...common,
+      entryPoints: [join(HERE, 'page.ts')],
+      alias: { megalens: join(HERE, 'megalens.ts') },
+      splitting: true,
+      format: 'esm'
+    }),
     // The builder of the extension makes a file of each worker; here they are made beside the page.
     build({
       ...common,
