@@ -18,7 +18,8 @@ export interface ILanePiece {
 export type Bar = Readonly<Record<'y' | 'y2', number> & { readonly color: string }>;
 
 export interface ILanesRead<P extends ILanePiece> {
-  readonly template: 'pipeline' | 'timeline';
+  /** One whose rows are lanes. */
+  readonly template: IRecipe['template'];
   /** What comes later lies over the others. */
   readonly pieces: readonly P[];
   readonly x: readonly [number, number];
