@@ -316,19 +316,18 @@ def scheduler(ended=None, port="0"):
 
 @contextmanager
 def asked(monkeypatch, then):
-    """Call a function in a thread of its own once a question's tasks are with the scheduler."""
-    there, really = threading.Event(), dask_engine.DaskEngine.submit
+    """Call a function in a thread of its own once a question waits for its first task."""
+    there, really = threading.Event(), dask_engine.DaskEngine.result
 
-    def submit(*arguments):
-        futures = really(*arguments)
+    def result(*arguments):
         there.set()
-        return futures
+        return really(*arguments)
 
     def follow():
         there.wait()
         then()
 
-    monkeypatch.setattr(dask_engine.DaskEngine, "submit", submit)
+    monkeypatch.setattr(dask_engine.DaskEngine, "result", result)
     thread = threading.Thread(target=follow)
     thread.start()
     yield
