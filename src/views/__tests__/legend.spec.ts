@@ -123,7 +123,7 @@ describe('the legend', () => {
   it('shows one line alone by Alt or by pressing twice, and all again', async () => {
     await click('loss/b', { altKey: true });
     expect(hidden()).toEqual(['loss/a', 'loss/c']);
-    expect(button('show all').textContent).toBe('2 lines hidden: show all');
+    expect(button('show all').textContent).toBe('2 hidden: show all');
     expect(button('show all').title).toBe('loss/a, loss/c');
     await click('show all');
     expect(hidden()).toEqual([]);

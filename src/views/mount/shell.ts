@@ -67,10 +67,7 @@ class Legend {
     }
     const hidden = legend.entries.filter(each => each.isHidden);
     this._all.hidden = hidden.length === 0;
-    this._all.textContent =
-      hidden.length === 1
-        ? this._t('1 line hidden: show all')
-        : this._t('%1 lines hidden: show all', hidden.length);
+    this._all.textContent = this._t('%1 hidden: show all', hidden.length);
     this._all.title = hidden.map(each => each.name).join(', ');
     const nodes = [...this._buttons.values(), this._all];
     if (
