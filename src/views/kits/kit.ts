@@ -1,7 +1,9 @@
+import { own } from '../../protocol/records';
+import type { IStreamRows } from '../../store/row-store';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IContent, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { nothingYet, type IState, type IStateActions } from '../shared/states';
+import { nothingYet, retryingAfter, type IState, type IStateActions } from '../shared/states';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 
 /** A sentence, or how it follows from the options. */
@@ -38,6 +40,10 @@ export interface IKit<O extends object, R> {
 export const saidOf = <O extends object>(words: Said<O>, options: Readonly<Required<O>>): string =>
   typeof words === 'string' ? words : words(options);
 
+/** A column of a stream's rows; undefined where it is not named, or not there. */
+export const columnOf = ({ columns }: IStreamRows, name?: string): ArrayLike<unknown> | undefined =>
+  name === undefined ? undefined : own(columns, name);
+
 /** Whether a change of a run brings rows that a kit draws. */
 export const bringsRows = (change: SourceChange, streams: readonly string[]): boolean =>
   change.kind === 'rows' && streams.includes(change.stream);
@@ -67,12 +73,9 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
   }
 
   protected override get actions(): IStateActions {
-    const { actions } = this.env;
-    const retry = (): void => {
+    return retryingAfter(this.env.actions, () => {
       this._isStale = true;
-      actions.retry();
-    };
-    return { ...actions, retry };
+    });
   }
 
   override controls(): Control[] {

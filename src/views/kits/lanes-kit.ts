@@ -1,5 +1,4 @@
 import { COLORS, formatInteger, formatNumber, timeWords, type Row } from '../../charts';
-import { own } from '../../protocol/records';
 import type { TimelineOptions } from '../../protocol/views.generated';
 import type { IStreamRows } from '../../store/row-store';
 import type { IPointed } from '../../store/run-link';
@@ -9,7 +8,7 @@ import type { ILinkedMarks, IStepAxis } from '../shared/links';
 import { rangeOf } from '../shared/links';
 import { nearestIndex } from '../shared/scale';
 import type { ITip } from '../shared/table';
-import { KitView, saidOf, type Drawn, type IKit, type Said } from './kit';
+import { columnOf, KitView, saidOf, type Drawn, type IKit, type Said } from './kit';
 import { joinNarrow, type Joined } from './lanes/join-narrow';
 import { LanePicture } from './lanes/lane-picture';
 import { nestedLanes, type ILaneSpan, type INestedLanes, type INestedSpan } from './lanes/nested-spans';
@@ -269,12 +268,12 @@ interface ISpanColumns {
  * @param columns - Names of the columns.
  * @param ms - How many milliseconds a unit of time in them is: 1e-6 for nanoseconds.
  */
-export function lanesOf({ columns, length }: IStreamRows, named: ISpanColumns, ms = 1): ILaneSpan[] {
-  const column = (name = ''): ArrayLike<unknown> | undefined => own(columns, name);
+export function lanesOf(rows: IStreamRows, named: ISpanColumns, ms = 1): ILaneSpan[] {
+  const column = (name?: string): ArrayLike<unknown> | undefined => columnOf(rows, name);
   const [lane, kind, name] = [column(named.lane), column(named.kind), column(named.name)];
   const [begin, end] = [column(named.begin), column(named.end)];
   const [step, layer] = [column(named.step), column(named.layer)];
-  return Array.from({ length }, (_, at) => ({
+  return Array.from({ length: rows.length }, (_, at) => ({
     lane: String(lane?.[at] ?? ''),
     begin: Number(begin?.[at] ?? NaN) * ms,
     end: Number(end?.[at] ?? NaN) * ms,

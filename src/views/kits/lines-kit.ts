@@ -1,4 +1,3 @@
-import { own } from '../../protocol/records';
 import type { ScalarsOptions } from '../../protocol/views.generated';
 import type { IStreamRows } from '../../store/row-store';
 import type { IRunSource, SourceChange } from '../../store/source';
@@ -8,7 +7,7 @@ import { transformControl } from '../shared/controls';
 import type { IViewDefinition } from '../shared/definition';
 import { nothingYet } from '../shared/states';
 import type { IViewEnvironment } from '../shared/view-model';
-import { bringsRows, saidOf, type IKit } from './kit';
+import { bringsRows, columnOf, saidOf, type IKit } from './kit';
 import { byUnit } from './lines/by-unit';
 import type { ILine } from './lines/line';
 import { LinesView, type ILineRun, type LineOptions, type LinesLoaded } from './lines/lines-view';
@@ -143,12 +142,12 @@ export const lines = <O extends KitLineOptions>(kit: ILinesKit<O>): IViewDefinit
  * @param columns - Names of the columns that tell lines apart, and hold their steps and values.
  */
 export function linesOf(
-  { columns, length }: IStreamRows,
+  rows: IStreamRows,
   { name, step, value }: { readonly name: string; readonly step: string; readonly value: string }
 ): IStepLine[] {
   const lines = new Map<string, { steps: number[]; values: number[] }>();
-  const [names, steps, values] = [own(columns, name), own(columns, step), own(columns, value)];
-  for (let row = 0; row < length; row += 1) {
+  const [names, steps, values] = [columnOf(rows, name), columnOf(rows, step), columnOf(rows, value)];
+  for (let row = 0; row < rows.length; row += 1) {
     const key = String(names?.[row] ?? '');
     const line = lines.get(key) ?? { steps: [], values: [] };
     lines.set(key, line);

@@ -1,5 +1,5 @@
 import { ColorScale, formatFull, formatInteger, formatNumber, lowMagnitude, middleOf } from '../../charts';
-import { firstIndex, own } from '../../protocol/records';
+import { firstIndex } from '../../protocol/records';
 import type { TrendOptions } from '../../protocol/views.generated';
 import type { IStreamRows } from '../../store/row-store';
 import type { IContent, IMark } from '../shared/content';
@@ -11,7 +11,7 @@ import { logNotes } from '../shared/robust-range';
 import { labelledRows } from '../shared/row-places';
 import { extentOf, indexBefore, lockedRange, nearestIndex, type IGridCell } from '../shared/scale';
 import { shortName } from '../shared/short-name';
-import { KitView, saidOf, type Drawn, type IKit, type Said } from './kit';
+import { columnOf, KitView, saidOf, type Drawn, type IKit, type Said } from './kit';
 import { WHOLE_NUMBERS } from './lines/line-recipe';
 import { StepAxis } from './lines/step-axis';
 import { MatrixPicture, type ICellWords } from './matrix/matrix-picture';
@@ -342,22 +342,22 @@ export const matrix = <O extends KitMatrixOptions>(kit: IMatrixKit<O>): IViewDef
  * which holds the layer of a row, where there is one.
  */
 export function matrixOf(
-  { columns, length }: IStreamRows,
+  table: IStreamRows,
   names: { readonly row: string; readonly value: string; readonly layer?: string } & (
     { readonly step: string } | { readonly column: string }
   )
 ): IGrid {
   const isNamed = 'column' in names;
   const [rows, across, values] = [
-    own(columns, names.row),
-    own(columns, isNamed ? names.column : names.step),
-    own(columns, names.value)
+    columnOf(table, names.row),
+    columnOf(table, isNamed ? names.column : names.step),
+    columnOf(table, names.value)
   ];
-  const layers = names.layer === undefined ? undefined : own(columns, names.layer);
+  const layers = columnOf(table, names.layer);
   const places = new Map<string, number>();
   const found = new Map<string, Map<number, number>>();
   const layerOf = new Map<string, number>();
-  for (let row = 0; row < length; row += 1) {
+  for (let row = 0; row < table.length; row += 1) {
     const [name, place, value] = [String(rows?.[row] ?? ''), across?.[row], values?.[row]];
     const cells = found.get(name) ?? new Map<number, number>();
     found.set(name, cells);

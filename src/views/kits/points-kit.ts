@@ -1,5 +1,4 @@
 import { COLORS, formatInteger, formatNumber, middleOf } from '../../charts';
-import { own } from '../../protocol/records';
 import type { ScalarsOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
 import type { IStreamRows } from '../../store/row-store';
@@ -9,7 +8,7 @@ import type { ILinkedMarks } from '../shared/links';
 import { extentOf, hold } from '../shared/scale';
 import { emptyState, type IState } from '../shared/states';
 import type { ITip } from '../shared/table';
-import { KitView, saidOf, type Drawn, type IKit, type Said } from './kit';
+import { columnOf, KitView, saidOf, type Drawn, type IKit, type Said } from './kit';
 import { lineColors } from './lines/legend';
 import { PointsPicture, type IPointLook } from './points/points-picture';
 
@@ -323,17 +322,18 @@ export const points = <O extends KitPointOptions>(kit: IPointsKit<O>): IViewDefi
  * @param names - Names of the columns that hold what a point is called, its place, and what else is known.
  */
 export function pointsOf(
-  { columns, length }: IStreamRows,
+  rows: IStreamRows,
   names: Readonly<Record<'name' | 'x' | 'y', string> & Partial<Record<'group' | 'layer' | 'step', string>>>
 ): IPlanePoint[] {
-  const at = (name: string | undefined, row: number): unknown =>
-    name === undefined ? undefined : own(columns, name)?.[row];
-  return Array.from({ length }, (_, row) => {
-    const [group, layer, step] = [at(names.group, row), at(names.layer, row), at(names.step, row)];
+  const column = (name?: string): ArrayLike<unknown> | undefined => columnOf(rows, name);
+  const [named, xs, ys] = [column(names.name), column(names.x), column(names.y)];
+  const [groups, layers, steps] = [column(names.group), column(names.layer), column(names.step)];
+  return Array.from({ length: rows.length }, (_, row) => {
+    const [group, layer, step] = [groups?.[row], layers?.[row], steps?.[row]];
     return {
-      name: String(at(names.name, row) ?? ''),
-      x: Number(at(names.x, row) ?? NaN),
-      y: Number(at(names.y, row) ?? NaN),
+      name: String(named?.[row] ?? ''),
+      x: Number(xs?.[row] ?? NaN),
+      y: Number(ys?.[row] ?? NaN),
       ...(group !== undefined && { group: String(group) }),
       ...(layer !== undefined && { layer: Number(layer) }),
       ...(step !== undefined && { step: Number(step) })

@@ -1,5 +1,4 @@
 import { ColorScale, DARK_THEME, formatInteger, formatNumber, LIGHT_THEME, lowMagnitude } from '../../charts';
-import { own } from '../../protocol/records';
 import type { TrendOptions } from '../../protocol/views.generated';
 import type { IStreamRows } from '../../store/row-store';
 import type { IPointed, ITextPosition } from '../../store/run-link';
@@ -11,7 +10,7 @@ import type { ILinkedMarks } from '../shared/links';
 import { positionShown } from '../shared/pinned-step';
 import { extentOf, lockedRange } from '../shared/scale';
 import type { ITip } from '../shared/table';
-import { KitView, saidOf, type Drawn, type IKit, type Said } from './kit';
+import { columnOf, KitView, saidOf, type Drawn, type IKit, type Said } from './kit';
 import { TextPicture } from './text/text-picture';
 import { quoted, tokenWords } from './text/token-words';
 
@@ -210,12 +209,12 @@ interface ITokenColumns {
 }
 
 /** Rows of a stream as tokens, in the order of their positions where they have such. */
-export function textOf({ columns, length }: IStreamRows, named: ITokenColumns): IKitToken[] {
-  const column = (name = ''): ArrayLike<unknown> | undefined => own(columns, name);
+export function textOf(rows: IStreamRows, named: ITokenColumns): IKitToken[] {
+  const column = (name?: string): ArrayLike<unknown> | undefined => columnOf(rows, name);
   const [texts, values, positions] = [column(named.text), column(named.value), column(named.position)];
   const facts = Object.entries(named.facts ?? {}).map(([name, each]) => [name, column(each)] as const);
   const said = (cell: unknown): number | string => (typeof cell === 'number' ? cell : String(cell ?? ''));
-  const tokens = Array.from({ length }, (_, at) => ({
+  const tokens = Array.from({ length: rows.length }, (_, at) => ({
     text: String(texts?.[at] ?? ''),
     ...(values && { value: Number(values[at]) }),
     ...(positions && { position: Number(positions[at]) }),

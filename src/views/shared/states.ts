@@ -71,6 +71,15 @@ export interface IStateActions {
   openRecording?: (() => void) | undefined;
 }
 
+/** The same actions of a view that must forget what it read before it tries again. */
+export const retryingAfter = (actions: IStateActions, forget: () => void): IStateActions => ({
+  ...actions,
+  retry: () => {
+    forget();
+    actions.retry();
+  }
+});
+
 const nothing = (): void => undefined;
 
 /** Of what stands where nothing can be pressed. */

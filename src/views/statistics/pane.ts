@@ -7,7 +7,7 @@ import type { Control } from '../shared/control';
 import { goControl, stepsControl } from '../shared/controls';
 import { StepShown } from '../shared/pinned-step';
 import { nearestIndex } from '../shared/scale';
-import { emptyState, type IState, type IStateActions } from '../shared/states';
+import { emptyState, retryingAfter, type IState, type IStateActions } from '../shared/states';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import {
   noteOfBad,
@@ -60,12 +60,9 @@ export abstract class MomentPane extends ViewModel<StatisticsOptions> {
   }
 
   protected override get actions(): IStateActions {
-    const { actions } = this.env;
-    const retry = (): void => {
+    return retryingAfter(this.env.actions, () => {
       this._isStale = true;
-      actions.retry();
-    };
-    return { ...actions, retry };
+    });
   }
 
   concerns(change: SourceChange): boolean {

@@ -7,7 +7,7 @@ import { goControl, outliersControl, smoothedChip, smoothingControl } from '../.
 import { omissionWords } from '../../shared/describe';
 import type { IStepAxis } from '../../shared/links';
 import { scaleOf } from '../../shared/scale';
-import { emptyState, type IState, type IStateActions } from '../../shared/states';
+import { emptyState, retryingAfter, type IState, type IStateActions } from '../../shared/states';
 import { type IPictured, ViewModel, type IViewEnvironment } from '../../shared/view-model';
 import {
   comparedTitle,
@@ -96,12 +96,9 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
   }
 
   protected override get actions(): IStateActions {
-    const { actions } = this.env;
-    const retry = (): void => {
+    return retryingAfter(this.env.actions, () => {
       this._isStale = true;
-      actions.retry();
-    };
-    return { ...actions, retry };
+    });
   }
 
   override get drawsWhileDragged(): boolean {
