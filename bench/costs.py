@@ -52,6 +52,9 @@ class Figure:
 _TAKEN = "**no core free**"
 FIGURES = (
     Figure("a step, three flags as `Tile(96)`, recorded, no core free", "tracer", "QKV, MLP1, MLP2", "≤ 2 %", "baseline:", _TAKEN),
+    Figure("· what `status.overhead` says of it: to be inside that interval", "tracer", "· what status.overhead says", "", "", _TAKEN),
+    Figure("· nothing at all, measured in the same way", "tracer", "nothing, measured again", "", "", _TAKEN),
+    Figure("· the floor: plain hooks that read the same values and keep nothing", "tracer", "floor:", "", "", _TAKEN),
     Figure("the same with a viewer", "tracer", "the same, recorded, with one viewer", "≤ 3 %", "baseline:", _TAKEN),
     Figure("the same, compiled", "compiled", "QKV, MLP1, MLP2", "≤ 2 %"),
     Figure("the same, tensor parallel on 2 processes", "megatron", "traced over without", "≤ 3 %", "baseline over without", over=True),
