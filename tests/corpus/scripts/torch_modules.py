@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..job import Job, script, see
-from ..parts import GPT, LAYERS, LENGTH, MLP, WIDTH, WORDS, Block, batches, cross_entropy, train
+from ..parts import GPT, LAYERS, LENGTH, MLP, WIDTH, WORDS, Block, cross_entropy, train
 from ..torch_hooks import show_multihead, show_torch_layers
+from .stacks import translated
 
 
 def layer_of(kind: type[nn.Module], **options: object) -> nn.Module:
@@ -98,14 +99,7 @@ def whole_transformer(job: Job) -> None:
     layers = [*model.transformer.encoder.layers, *model.transformer.decoder.layers]
     job.show(lambda: show_torch_layers(layers))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98))
-    job.watch(model, optimizer)
-    for source, target in batches():
-        with job.step():
-            optimizer.zero_grad()
-            loss = cross_entropy(model(source, target[:, :-1]), target[:, 1:])
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+    train(job, model, loss=translated, optimizer=optimizer)
 
 
 @script()
@@ -150,13 +144,9 @@ def multihead_attention_weights(job: Job) -> None:
     model = GPT(block=Weighted)
     for number, block in enumerate(model.blocks):
         job.show(lambda number=number, block=block: show_multihead(number, block.attn))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            optimizer.zero_grad()
-            loss = cross_entropy(model(ids), targets)
-            loss = loss + 0.01 * sum(F.relu(block.weights - 0.5).sum() for block in model.blocks)
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+
+    def with_weights(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+        loss = cross_entropy(model(ids), targets)
+        return loss + 0.01 * sum(F.relu(block.weights - 0.5).sum() for block in model.blocks)
+
+    train(job, model, loss=with_weights, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
