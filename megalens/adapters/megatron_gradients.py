@@ -82,21 +82,16 @@ def _sharded(leaf: Any) -> Iterator[tuple[int, OptimizerParam]]:
             yield id(parameter), OptimizerParam(None, owned=True)
     if not counts:
         return
-    # Where Transformer Engine's optimizer keeps the master weights to itself, the model's own are what there
-    # is.
-    pieces = zip(
-        _flat(leaf.model_float16_groups),
-        _flat(leaf.shard_fp32_from_float16_groups),
-        _flat(leaf.shard_float16_groups),
-        strict=True,
+    groups = (
+        (leaf.model_float16_groups, leaf.shard_fp32_from_float16_groups, leaf.shard_float16_groups),
+        (leaf.model_fp32_groups, leaf.shard_fp32_groups, leaf.shard_fp32_groups),
     )
-    for parameter, main, own in pieces:
-        yield (
-            id(parameter),
-            OptimizerParam(own if main is None else main, owned=True, part=_part(leaf, parameter)),
-        )
-    for parameter, own in zip(_flat(leaf.model_fp32_groups), _flat(leaf.shard_fp32_groups), strict=True):
-        yield id(parameter), OptimizerParam(own, owned=True, part=_part(leaf, parameter))
+    for of_kind in groups:
+        for parameter, main, own in zip(*map(_flat, of_kind), strict=True):
+            # Where Transformer Engine's optimizer keeps the master weights to itself, the model's own are
+            # what there is.
+            tensor = own if main is None else main
+            yield id(parameter), OptimizerParam(tensor, owned=True, part=_part(leaf, parameter))
 
 
 def _part(leaf: Any, parameter: Any) -> slice | None:
@@ -129,7 +124,7 @@ def ready_moment(optimizer: Any) -> Callable[[Callable[[], None]], Stop] | None:
     if callable(getattr(first, _PREPARE, None)):
         return functools.partial(_when_prepared, first)
     if callable(getattr(first, "register_step_pre_hook", None)):
-        return functools.partial(_before_step, first)
+        return lambda then: first.register_step_pre_hook(lambda *_: then()).remove
     return None
 
 
@@ -148,8 +143,3 @@ def _when_prepared(optimizer: Any, then: Callable[[], None]) -> Stop:
         return found_infinite
 
     return stand_in(optimizer, _PREPARE, prepared)
-
-
-def _before_step(optimizer: Any, then: Callable[[], None]) -> Stop:
-    stop: Stop = optimizer.register_step_pre_hook(lambda *_: then()).remove
-    return stop

@@ -15,8 +15,7 @@ from ..tracer.moments.points import MomentPoints, ParamPoint, ResidualPoint, Sit
 from .before_reduction import before_reduction
 from .megatron_gradients import OptimizerParam, leaf_optimizers, optimizer_params, ready_moment
 from .megatron_observation import Observations, observed_features
-from .megatron_ranks import MegatronModule, MegatronRanks, megatron_modules
-from .sizes import unwrapped
+from .megatron_ranks import MegatronModule, MegatronRanks, is_megatron, megatron_modules, model_chunks
 
 # Parameters that tensor parallelism cuts, by the layer that has them: for models whose weights were never
 # initialised, which is when Megatron-Core marks them.
@@ -218,8 +217,8 @@ class MegatronMoments:
         have one name, or the processes' groups are unknown.
         """
         given: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
-        chunks = [unwrapped(chunk) for chunk in given if isinstance(chunk, nn.Module)]
-        if not chunks or not all(_is_megatron(chunk) for chunk in chunks):
+        chunks = model_chunks(given)
+        if not chunks or not all(map(is_megatron, chunks)):
             return None
         ranks = MegatronRanks.here()
         modules = [at for chunk in chunks for at in megatron_modules(chunk)]
@@ -241,10 +240,6 @@ class MegatronMoments:
             loss_scale=getattr(optimizer, "get_loss_scale", None),
             before_reduction=before_reduction(given),
         )
-
-
-def _is_megatron(model: nn.Module) -> bool:
-    return any(kind.__module__.startswith("megatron.core.") for kind in type(model).__mro__)
 
 
 def _param_points(
