@@ -9,21 +9,19 @@ from torch.nn import functional
 
 import megalens
 from megalens import NoOp
-from megalens.adapters import find_adapter
+from megalens.adapters import find_adapter, find_points
 from megalens.protocol import ProtocolError
 from megalens.tracer.tensors.config import change_plan, settings_from
 from megalens.tracer.tensors.plan import TracingPlan
 from tests.adapters.model_zoo import LAYERS, MODELS, tiny_model
-from tests.adapters.watched import watched
+from tests.adapters.watched import traced, watched
 
 IDS = torch.randint(3, 60, (2, 9), generator=torch.Generator().manual_seed(5))
 MIXTURES = [name for name, (_, _, layout) in MODELS.items() if layout.router is not None]
 
 
 @pytest.mark.parametrize("name", MIXTURES)
-def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_whole(
-    name: str, capture_all
-) -> None:
+def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_whole(name: str) -> None:
     model, layout = tiny_model(name, "eager").eval(), MODELS[name][2]
     seen: dict[int, dict[str, tuple]] = defaultdict(dict)
     for number in range(layout.dense, LAYERS):
@@ -36,7 +34,8 @@ def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_wh
         experts.register_forward_hook(
             lambda module, args, output, number=number: seen[number].update(args=args, output=output)
         )
-    traced, _, _ = capture_all(model, lambda: model(input_ids=IDS), watch=True)
+    points, _ = watched(model, lambda: model(input_ids=IDS))
+    values_of = traced(points, lambda: model(input_ids=IDS))
     assert sorted(seen) == list(range(layout.dense, LAYERS))
     if not layout.dense:
         reason = find_adapter(model).points(model).flags["MLP1_mat_mul"].reason
@@ -49,7 +48,7 @@ def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_wh
         logits = given if isinstance(given, Tensor) else given[layout.router[1]]
         logits = logits.reshape(2, 9, 4).float()
         expected = logits.sigmoid() if layout.sigmoid else logits.softmax(-1)
-        assert torch.equal(traced["RouterProbabilities", number, ""], expected)
+        assert torch.equal(values_of["RouterProbabilities", number, ""], expected)
         if name == "llama 4":
             reason = find_adapter(model).points(model).flags["ExpertOutputs"].reason
             assert "cannot be told apart" in (reason or "")
@@ -57,7 +56,7 @@ def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_wh
         _, index, weights = here["args"]
         outputs = {
             part: values
-            for (flag, at, part), values in traced.items()
+            for (flag, at, part), values in values_of.items()
             if (flag, at) == ("ExpertOutputs", number)
         }
         assert set(outputs) == {f"expert{expert}" for expert in set(index.flatten().tolist())}
@@ -69,18 +68,18 @@ def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_wh
         torch.testing.assert_close(total, here["output"])
 
 
-def test_the_output_of_an_expert_is_what_its_weights_give(capture_all) -> None:
+def test_the_output_of_an_expert_is_what_its_weights_give() -> None:
     model = tiny_model("mixtral", "eager").eval()
     mixture = model.model.layers[1].mlp
     given: list[tuple[Tensor, ...]] = []
     mixture.experts.register_forward_pre_hook(lambda module, args: given.append(args))
-    traced, _, _ = capture_all(model, lambda: model(input_ids=IDS))
+    values = traced(find_points(model), lambda: model(input_ids=IDS))
     ((hidden, index, _),) = given
     for expert in sorted(set(index.flatten().tolist())):
         tokens = hidden[(index == expert).any(-1)]
         gate, up = (tokens @ mixture.experts.gate_up_proj[expert].T).chunk(2, -1)
         output = (functional.silu(gate) * up) @ mixture.experts.down_proj[expert].T
-        torch.testing.assert_close(traced["ExpertOutputs", 1, f"expert{expert}"][0], output)
+        torch.testing.assert_close(values["ExpertOutputs", 1, f"expert{expert}"][0], output)
 
 
 class Mixture(nn.Module):
@@ -131,24 +130,22 @@ class MixtureModel(nn.Module):
         return x
 
 
-def test_experts_that_are_modules_are_seen_one_by_one_and_an_idle_one_is_not_missed(capture_all) -> None:
+def test_experts_that_are_modules_are_seen_one_by_one_and_an_idle_one_is_not_missed() -> None:
     model = MixtureModel()
     seen: dict[int, Tensor] = {}
     for number, expert in enumerate(model.stages[1].moe.experts):
         expert.register_forward_hook(
             lambda module, args, output, number=number: seen.update({number: output})
         )
-    traced, _, _ = capture_all(model, lambda: model(IDS))
+    found = traced(find_points(model), lambda: model(IDS))
     parts = {
-        part: values
-        for (flag, layer, part), values in traced.items()
-        if (flag, layer) == ("ExpertOutputs", 1)
+        part: each for (flag, layer, part), each in found.items() if (flag, layer) == ("ExpertOutputs", 1)
     }
     assert sorted(parts) == [f"expert{number}" for number in sorted(seen)]
     assert "expert2" not in parts
     for number, output in seen.items():
         assert torch.equal(parts[f"expert{number}"][0], output)
-    assert traced["RouterProbabilities", 0, ""].shape == (2, 9, 3)
+    assert found["RouterProbabilities", 0, ""].shape == (2, 9, 3)
 
 
 class Uncalled(Mixture):
