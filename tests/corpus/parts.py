@@ -171,11 +171,13 @@ class GPT(nn.Module):
         see("InputTokens", -1, ids=ids)
         return self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
 
-    def features(self, ids: Tensor) -> Tensor:
-        x = self.embed(ids)
+    def run(self, x: Tensor) -> Tensor:
         for block in self.blocks:
             x = block(x)
-        return self.ln_f(x)
+        return x
+
+    def features(self, ids: Tensor) -> Tensor:
+        return self.ln_f(self.run(self.embed(ids)))
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.head(self.features(ids))

@@ -344,9 +344,7 @@ def complex_parameters(job: Job) -> None:
             self.mixer = Mixer()
 
         def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
-            for block in self.blocks:
-                x = block(x)
+            x = self.run(self.embed(ids))
             return self.ln_f(x + self.mixer(x))
 
     model = Mixed()

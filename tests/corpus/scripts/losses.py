@@ -176,10 +176,7 @@ def gradient_penalty(job: Job) -> None:
     class Penalised(GPT):
         def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
             x = self.embed(ids)
-            y = x
-            for block in self.blocks:
-                y = block(y)
-            return self.head(self.ln_f(y)), x
+            return self.head(self.ln_f(self.run(x))), x
 
     class Written(Attention):
         # Fused attention has no second derivative.

@@ -139,11 +139,10 @@ def norms_behind(job: Job) -> None:
             super().__init__(Normed, Gated, block=Behind)
             self.blocks = nn.ModuleDict({str(number): each for number, each in enumerate(self.blocks)})  # type: ignore[assignment]
 
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
+        def run(self, x: Tensor) -> Tensor:
             for block in self.blocks.values():  # type: ignore[operator]
                 x = block(x)
-            return self.ln_f(x)
+            return x
 
     def of_two_parts(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
         logits = model(ids)
@@ -190,10 +189,7 @@ def one_more_axis(job: Job) -> None:
         shaped = staticmethod(narrow)
 
     class WideGPT(GPT):
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids).unsqueeze(1)
-            for block in self.blocks:
-                x = block(x)
-            return self.ln_f(x).squeeze(1)
+        def run(self, x: Tensor) -> Tensor:
+            return super().run(x.unsqueeze(1)).squeeze(1)
 
     train(job, WideGPT(Wide, WideMLP, block=WideBlock))

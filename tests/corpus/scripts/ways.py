@@ -33,11 +33,10 @@ from ..parts import (
 class Checkpointed(GPT):
     reentrant = False
 
-    def features(self, ids: Tensor) -> Tensor:
-        x = self.embed(ids)
+    def run(self, x: Tensor) -> Tensor:
         for block in self.blocks:
             x = checkpoint(block, x, use_reentrant=self.reentrant)
-        return self.ln_f(x)
+        return x
 
 
 @script(quick=True)
@@ -61,9 +60,8 @@ def checkpointing_every_other(job: Job) -> None:
     """Only the first block is checkpointed, over accumulated micro-batches of other lengths."""
 
     class Half(GPT):
-        def features(self, ids: Tensor) -> Tensor:
-            x = checkpoint(self.blocks[0], self.embed(ids), use_reentrant=False)
-            return self.ln_f(self.blocks[1](x))
+        def run(self, x: Tensor) -> Tensor:
+            return self.blocks[1](checkpoint(self.blocks[0], x, use_reentrant=False))
 
     model = Half()
     optimizer = adam(model)
@@ -325,11 +323,10 @@ def layers_of_tuples(job: Job) -> None:
             return hidden, (k, v)
 
     class Tuples(GPT):
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
+        def run(self, x: Tensor) -> Tensor:
             for block in self.blocks:
                 x, _ = block(hidden=x, cache=None)
-            return self.ln_f(x)
+            return x
 
     train(job, Tuples(block=Tuple))
 
@@ -339,12 +336,11 @@ def stochastic_depth(job: Job) -> None:
     """Whole layers are left out at random: a layer that is not called in a step has no rows."""
 
     class Dropped(GPT):
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
+        def run(self, x: Tensor) -> Tensor:
             for block in self.blocks:
                 if torch.rand(()) > 0.4:
                     x = block(x)
-            return self.ln_f(x)
+            return x
 
     train(job, Dropped(layers=2 * LAYERS), batches(4))
 
