@@ -134,8 +134,6 @@ class TorchMoments:
     not say whether it is a piece.
     """
 
-    name = "torch"
-
     def __init__(self, points: ModelPoints, *, every_module: bool = False) -> None:
         if every_module and points.place.tp_size > 1:
             raise TracerError("sites='all' is for models that tensor parallelism does not cut.")
@@ -143,12 +141,8 @@ class TorchMoments:
         self._coords = points.place
         self._stacks: dict[str, str] = {}
 
-    def statistics_points(
-        self, model: nn.Module | Sequence[nn.Module], optimizer: Any = None
-    ) -> MomentPoints | None:
-        """Return what is on this process; None for anything but one module."""
-        if not isinstance(model, nn.Module):
-            return None
+    def of(self, model: nn.Module) -> MomentPoints:
+        """Return what is on this process."""
         body = unwrapped(model)
         self._stacks = self._renamed(body)
         others = [each for each in body.named_parameters() if not _measurable(each[1])]

@@ -242,9 +242,8 @@ class LayerSeen:
         found: list[tuple[bool, bool, bool, int, Call, Seen, Made]] = []
         for call in self.calls:
             for seen in call.gave:
-                owners = owners_of(seen.trail)
-                made = self._flow.made[min(owners)] if len(owners) == 1 else None
-                if made is not None and made.width == count and is_all_of(seen.trail, made):
+                made = self._flow.whole(seen.trail)
+                if made is not None and made.width == count:
                     other = made.scored not in SCORES
                     rank = not made.chooses, other, call.module is not hint, len(found)
                     found.append((*rank, call, seen, made))
