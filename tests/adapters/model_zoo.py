@@ -150,15 +150,7 @@ MODELS: dict[str, Model] = {
     "gpt-neox, one after the other": ("GPTNeoX", {**_NEW, "use_parallel_residual": False}, NEOX),
     "opt": (
         "OPT",
-        dict(
-            hidden_size=WIDTH,
-            ffn_dim=48,
-            num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS,
-            word_embed_proj_dim=WIDTH,
-            max_position_embeddings=32,
-            **_WORDS,
-        ),
+        {**_NEW, "ffn_dim": 48, "word_embed_proj_dim": WIDTH},
         Layout(
             "model.decoder.layers",
             "model.decoder.embed_tokens",
