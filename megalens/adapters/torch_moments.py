@@ -151,7 +151,7 @@ class TorchMoments:
         return MomentPoints(
             params=[] if flat else list(self._params(body)),
             sites=list(self._sites(body)),
-            residuals=list(self._residuals(body)),
+            residuals=list(self._residuals(names)),
             features=list(feature_points(self._points, names)),
             stage=self._coords.pp if self._coords.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
@@ -241,11 +241,9 @@ class TorchMoments:
                 logs_output=own.rpartition(".")[2] not in _HEADS,
             )
 
-    def _residuals(self, body: nn.Module) -> Iterator[ResidualPoint]:
-        layers = self._layers()
-        names = {module: self._name(name) for name, module in body.named_modules()}
+    def _residuals(self, names: Mapping[nn.Module, str]) -> Iterator[ResidualPoint]:
         first = self._coords.tp == 0
-        for number, (module, cut) in enumerate(layers):
+        for number, (module, cut) in enumerate(self._layers()):
             name = names[module]
             if number == 0 and self._coords.pp == 0:
                 # Where its style declares nothing, the stream comes in as it goes out.
