@@ -113,16 +113,3 @@ def test_layers_that_are_wrapped_for_checkpointing_are_found_below() -> None:
     wrapped = traced(find_points(model), lambda: model(IDS))
     assert bare.keys() == wrapped.keys()
     assert all(torch.equal(bare[key], wrapped[key]) for key in bare)
-
-
-def test_layers_are_numbered_over_all_lists_that_read_words() -> None:
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoder, self.decoder = Model(), Model()
-
-    model = Two()
-    points = find_adapter(model).points(model)
-    modules = [sources[0].module for sources in points.flags["HiddenStates"].layers.values()]
-    assert modules == [*model.encoder.transformer["h"], *model.decoder.transformer["h"]]
-    assert points.layers == 6
