@@ -14,9 +14,10 @@ from megalens.protocol import ProtocolError
 from megalens.tracer.tensors.config import change_plan, settings_from
 from megalens.tracer.tensors.plan import TracingPlan
 from tests.adapters.model_zoo import LAYERS, MODELS, tiny_model
+from tests.adapters.test_watch_models import WIDTH, stack
 from tests.adapters.watched import traced, watched
 
-IDS = torch.randint(3, 60, (2, 9), generator=torch.Generator().manual_seed(5))
+IDS = torch.randint(3, 40, (2, 9), generator=torch.Generator().manual_seed(5))
 MIXTURES = [name for name, (_, _, layout) in MODELS.items() if layout.router is not None]
 
 
@@ -73,9 +74,9 @@ class Mixture(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.router = nn.Linear(8, 3)
+        self.router = nn.Linear(WIDTH, 3)
         self.experts = nn.ModuleList(
-            nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Linear(12, 8)) for _ in range(3)
+            nn.Sequential(nn.Linear(WIDTH, 12), nn.ReLU(), nn.Linear(12, WIDTH)) for _ in range(3)
         )
         nn.init.constant_(self.router.bias, 0.0)
         self.router.bias.data[2] = -1e4
@@ -91,35 +92,10 @@ class Mixture(nn.Module):
         return out.view_as(x)
 
 
-class MixtureBlock(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.attention = nn.ModuleDict({name: nn.Linear(8, 8) for name in ("query", "key", "value", "out")})
-        self.moe = Mixture()
-
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (self.attention[name](x) for name in ("query", "key", "value"))
-        x = x + self.attention["out"]((q @ k.transpose(-1, -2)).softmax(-1) @ v)
-        return x + self.moe(x)
-
-
-class MixtureModel(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words = nn.Embedding(60, 8)
-        self.stages = nn.ModuleList([MixtureBlock(), MixtureBlock()])
-
-    def forward(self, ids: Tensor) -> Tensor:
-        x = self.words(ids)
-        for stage in self.stages:
-            x = stage(x)
-        return x
-
-
 def test_experts_that_are_modules_are_seen_one_by_one_and_an_idle_one_is_not_missed() -> None:
-    model = MixtureModel()
+    model = stack(feed=Mixture)
     seen: dict[int, Tensor] = {}
-    for number, expert in enumerate(model.stages[1].moe.experts):
+    for number, expert in enumerate(model.blocks[1].feed.experts):
         expert.register_forward_hook(
             lambda module, args, output, number=number: seen.update({number: output})
         )
@@ -147,10 +123,10 @@ class Uncalled(Mixture):
 
 
 def test_experts_are_those_that_the_pass_calls() -> None:
-    model = MixtureModel()
+    model = stack(feed=Mixture)
     points, _ = watched(model, lambda: model(IDS))
     assert "2 of 3 were called" in points.flags["ExpertOutputs"].evidence[1]
-    model.stages[1].moe = Uncalled()
+    model.blocks[1].feed = Uncalled()
     points, watch = watched(model, lambda: model(IDS))
     assert sorted(points.flags["ExpertOutputs"].layers) == [0]
     assert "none of them is called" in points.flags["ExpertOutputs"].reasons[1]
@@ -158,7 +134,7 @@ def test_experts_are_those_that_the_pass_calls() -> None:
 
 
 def test_what_is_computed_beside_the_model_has_no_gradient_to_ask_for() -> None:
-    points = find_adapter(MixtureModel()).points(MixtureModel())
+    points = find_points(stack(feed=Mixture))
     for flag in ("RouterProbabilities", "ExpertOutputs"):
         with pytest.raises(ProtocolError, match="no gradient"):
             change_plan(
@@ -178,7 +154,7 @@ def test_a_model_without_experts_speaks_of_none() -> None:
 
 @pytest.mark.slow
 def test_a_recording_has_the_experts_as_a_column(tmp_path, recorded) -> None:
-    model = MixtureModel()
+    model = stack(feed=Mixture)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     flags = {"ExpertOutputs": NoOp(), "HiddenStates": NoOp()}
     with megalens.trace(model, flags=flags, samples=None, record=tmp_path / "runs", linger=0.1) as tracer:
