@@ -299,10 +299,11 @@ class Flow(Memory):
         trails = [trail for _, trail in ran.known[:3] if trail is not None and trail.planes]
         if len(trails) < 3:
             return False
-        attention = Attended(self.call, ran.name, *trails, softmax=True, bent=True)  # type: ignore[misc]
+        q, k, v = trails
+        attention = Attended(self.call, ran.name, q, k, v, softmax=True, bent=True)
         attention.heads = {part: ids_of.rows(each.planes) for part, each in zip("qkv", trails, strict=True)}
         self.attentions.append(attention)
-        attention.queries = trails[0].planes[0]
+        attention.queries = q.planes[0]
         self._context(attention, tensors_in(ran.result)[0], -1)
         return True
 

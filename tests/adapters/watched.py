@@ -23,7 +23,7 @@ def watched(
     model: nn.Module, forward: Callable[[], Any], adapter: Any = None
 ) -> tuple[ModelPoints, PassWatch]:
     """Return what one pass shows of ``model``; the pass gives what it gives when nothing watches."""
-    state = torch.get_rng_state()
+    state, hooks = torch.get_rng_state(), hooks_of(model)
     with torch.no_grad():
         bare = forward()
     torch.set_rng_state(state)
@@ -33,8 +33,12 @@ def watched(
     if isinstance(bare, Tensor):
         assert torch.equal(bare, seen)
     points = watch.finish()
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert hooks_of(model) == hooks
     return points, watch
+
+
+def hooks_of(model: nn.Module) -> list[Any]:
+    return [[*each._forward_hooks, *each._forward_pre_hooks] for each in model.modules()]
 
 
 @contextmanager
