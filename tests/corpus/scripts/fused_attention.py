@@ -16,10 +16,10 @@ def fused(cut: Callable[[Tensor], Sequence[Tensor]], share: float) -> None:
 
     class Fused(Attention):
         def build(self) -> None:
-            self.attn = nn.Linear(WIDTH, int(share * WIDTH), bias=False)
+            self.qkv = nn.Linear(WIDTH, int(share * WIDTH), bias=False)
 
         def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            q, k, v = cut(self.attn(x))
+            q, k, v = cut(self.qkv(x))
             return q, k, v
 
     def run(job: Job) -> None:
