@@ -7,9 +7,10 @@ import torch
 import transformers
 
 from megalens.adapters import find_adapter, find_points
-from tests.adapters.model_zoo import EAGER_ONLY, LANGUAGE, MODELS, SEEING, WAYS, tiny_model
+from tests.adapters.model_zoo import EAGER_ONLY, GROUPED, LANGUAGE, MODELS, SEEING, WAYS, tiny_model
 from tests.adapters.traced_and_hooked import IDS, check
 from tests.adapters.watched import traced, watched
+from tests.corpus.family_models import small_config
 
 
 @pytest.fixture(autouse=True)
@@ -77,10 +78,8 @@ def test_a_bare_model_and_sizes_are_found() -> None:
 
 
 def test_queries_that_come_with_a_gate_are_told_from_it() -> None:
-    kinds = {"layer_types": ["full_attention"] * 2, "shared_expert_intermediate_size": 16}
-    model = transformers.Qwen3NextForCausalLM(
-        transformers.Qwen3NextConfig(**{**MODELS["qwen3-moe"][1], **kinds})
-    )
+    config = small_config("qwen3_next", **GROUPED, layer_types=["full_attention"] * 2)
+    model = transformers.Qwen3NextForCausalLM(config)
     points, _ = watched(model, lambda: model(IDS[0], use_cache=False))
     queries = points.flags["QKV_mat_mul"].layers[1][0]
     width = model.model.layers[1].self_attn.q_proj.out_features
