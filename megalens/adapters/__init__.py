@@ -1,6 +1,5 @@
 """Where the trace points of known models are, and what trainers of others take."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .adapter import Adapter
@@ -33,12 +32,17 @@ __all__ = [
     "sites_of",
     "torch_coordinates",
 ]
-_IN_API = {"MegalensCallback": "callback", "MegatronObserver": "megatron_observer"}
 
 
 def __getattr__(name: str) -> Any:
     # They begin a trace, which composes this room with the tracer; so they are in `api`, and only reached
     # from here.
-    if name not in _IN_API:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"..api.{_IN_API[name]}", __name__), name)
+    if name == "MegalensCallback":
+        from ..api.callback import MegalensCallback
+
+        return MegalensCallback
+    if name == "MegatronObserver":
+        from ..api.megatron_observer import MegatronObserver
+
+        return MegatronObserver
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
