@@ -206,15 +206,22 @@ def _key(func: Any, args: Any, kwargs: Any) -> Hashable:
 
 
 def compact(ids: Sequence[Tensor], spare: Sequence[int] = ()) -> list[Tensor]:
-    """Return tensors of one shape without the axes along which none of them differs; their size is 1."""
-    shape, strides = ids[0].shape, [each.stride() for each in ids]
-    small = [
-        1 if axis not in spare and size > 1 and not any(each[axis] for each in strides) else size
-        for axis, size in enumerate(shape)
+    """Return tensors without the axes along which none of them differs; their size is 1.
+
+    They have one shape, but for the axes to ``spare``.
+    """
+    strides = [each.stride() for each in ids]
+    alike = [
+        axis
+        for axis, size in enumerate(ids[0].shape)
+        if size > 1 and axis not in spare and not any(each[axis] for each in strides)
     ]
-    if small == list(shape):
+    if not alike:
         return list(ids)
-    return [each.as_strided(small, stride) for each, stride in zip(ids, strides, strict=True)]
+    return [
+        each.as_strided([1 if axis in alike else size for axis, size in enumerate(each.shape)], stride)
+        for each, stride in zip(ids, strides, strict=True)
+    ]
 
 
 def _reshape(ids: Tensor, shape: Sequence[int]) -> Tensor:
@@ -250,12 +257,7 @@ def _join(pieces: Sequence[Tensor], axis: int) -> Tensor:
     axis %= pieces[0].ndim
     shape = list(pieces[0].shape)
     shape[axis] = sum(piece.shape[axis] for piece in pieces)
-    strides = [piece.stride() for piece in pieces]
-    alike = [other for other in range(len(shape)) if other != axis and not any(s[other] for s in strides)]
-    made = [
-        piece.as_strided([1 if a in alike else size for a, size in enumerate(piece.shape)], stride)
-        for piece, stride in zip(pieces, strides, strict=True)
-    ]
+    made = compact(pieces, spare=(axis,))
     _bounded(sum(each.numel() for each in made))
     return torch.cat(made, axis).expand(tuple(shape))
 

@@ -12,7 +12,7 @@ from ..tracer import FLAGS, FlagPoints, ModelPoints, TracerError
 from ..tracer.moments.points import MomentPoints
 from .adapter import Adapter
 from .megatron_core import MegatronAdapter
-from .megatron_moments import MegatronMoments
+from .megatron_moments import megatron_moments
 from .structure import GPT_TABLE, StructureAdapter
 from .torch_moments import TorchMoments
 
@@ -42,10 +42,8 @@ def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAd
     Raises ``TracerError`` for a list of chunks that are not of Megatron-Core.
     """
     for adapter in ADAPTERS:
-        if isinstance(adapter, MegatronAdapter):
-            if adapter.fits(model):
-                return adapter
-        elif isinstance(model, nn.Module) and adapter.fits(model):
+        takes = isinstance(adapter, MegatronAdapter) or isinstance(model, nn.Module)
+        if takes and adapter.fits(model):  # type: ignore[arg-type]
             return adapter
     if isinstance(model, nn.Module):
         return ADAPTERS[-1]
@@ -105,17 +103,20 @@ def find_moments(
 
     ``adapter`` is the user's own, which is asked first where it has ``statistics_points``.
     """
-    own = [adapter] if hasattr(adapter, "statistics_points") else []
+    own = getattr(adapter, "statistics_points", None)
     plain = TorchMoments(points, every_module=every_module)
-    for each in (*own, MegatronMoments(), plain):
-        found: MomentPoints | None = each.statistics_points(model, optimizer)
-        if found is not None:
-            if every_module and each is not plain:
-                raise TracerError("sites='all' is for models of plain PyTorch.")
-            made = {point.stat for point in found.features} | found.elsewhere
-            nowhere = {stat: reason for stat, reason in _NOWHERE.items() if stat not in made}
-            return replace(found, unavailable={**nowhere, **found.unavailable})
-    raise TracerError(
-        "Statistics are logged of a torch.nn.Module, or of the model chunks of a Megatron-Core pipeline "
-        "stage; these are neither."
-    )
+    found: MomentPoints | None = own(model, optimizer) if own is not None else None
+    if found is None:
+        found = megatron_moments(model, optimizer)
+    if found is not None and every_module:
+        raise TracerError("sites='all' is for models of plain PyTorch.")
+    if found is None:
+        if not isinstance(model, nn.Module):
+            raise TracerError(
+                "Statistics are logged of a torch.nn.Module, or of the model chunks of a Megatron-Core "
+                "pipeline stage; these are neither."
+            )
+        found = plain.of(model)
+    made = {point.stat for point in found.features} | found.elsewhere
+    nowhere = {stat: reason for stat, reason in _NOWHERE.items() if stat not in made}
+    return replace(found, unavailable={**nowhere, **found.unavailable})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +15,8 @@ from ..protocol.messages_generated import Model
 from ..tracer import FlagPoints, ModelPoints, RankCoordinates, Shards, Source, TracerError
 from .feature_parts import HALVES, Shares
 from .megatron_observation import Observations, router_probabilities
-from .sizes import described, unwrapped
+from .megatron_ranks import is_megatron, model_chunks, parallel_state
+from .sizes import described
 from .table import find, sites_of
 
 _MOE = (
@@ -36,17 +37,17 @@ class MegatronAdapter:
 
     def fits(self, model: nn.Module | Sequence[nn.Module]) -> bool:
         """Return whether ``model``, or every chunk in it, is a GPT model of Megatron-Core."""
-        chunks = _chunks(model)
-        return bool(chunks) and all(_is_gpt(chunk) for chunk in chunks)
+        chunks = model_chunks(model)
+        return bool(chunks) and all(map(_is_gpt, chunks))
 
     def points(self, model: nn.Module | Sequence[nn.Module]) -> ModelPoints:
         """Return the trace points that are on this rank; raises ``TracerError`` for any other model."""
-        chunks = _chunks(model)
-        if not chunks or not all(_is_gpt(chunk) for chunk in chunks):
+        if not self.fits(model):
             raise TracerError(
                 f"For the adapter {self.name!r} the model must be a GPT model of Megatron-Core, or the "
                 f"list of its model chunks, got a {type(model).__name__}."
             )
+        chunks = model_chunks(model)
         config: Any = chunks[0].config
         coords = _coordinates(config, len(chunks))
         observations = Observations.of(chunks, coords.tp)
@@ -76,23 +77,16 @@ class MegatronAdapter:
         return ModelPoints(tuple(chunks), _described(chunks, config, coords), flags, sites, coords)
 
 
-def _chunks(model: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
-    found = list(model) if isinstance(model, (list, tuple)) else [model]
-    return [unwrapped(chunk) for chunk in found if isinstance(chunk, nn.Module)]
-
-
 def _is_gpt(model: nn.Module) -> bool:
-    """Decide by names, so that this needs no import and a subclass of one's own is found too."""
     return (
-        any(kind.__module__.startswith("megatron.core.") for kind in type(model).__mro__)
+        is_megatron(model)
         and isinstance(getattr(getattr(model, "decoder", None), "layers", None), nn.ModuleList)
         and hasattr(model, "config")
     )
 
 
 def _coordinates(config: Any, chunks: int) -> RankCoordinates:
-    state: Any = sys.modules.get("megatron.core.parallel_state")
-    if state is None or not state.model_parallel_is_initialized():
+    if (state := parallel_state()) is None:
         return RankCoordinates(vpp_size=chunks)
     distributed = torch.distributed
     return RankCoordinates(
@@ -149,16 +143,12 @@ def _points(layers: dict[int, nn.Module], make: Callable[[nn.Module], Source | s
 
 
 def _linears(layer: nn.Module) -> list[nn.Module | None]:
-    experts = [
+    of_mlp = [
         module
         for name, module in layer.named_modules()
         if name.startswith("mlp.") and name.endswith((".linear_fc1", ".linear_fc2"))
     ]
-    return [
-        _below(layer, "self_attention.linear_qkv"),
-        _below(layer, "self_attention.linear_proj"),
-        *experts,
-    ]
+    return [*(_below(layer, f"self_attention.linear_{name}") for name in ("qkv", "proj")), *of_mlp]
 
 
 def _below(layer: nn.Module, path: str) -> nn.Module | None:
@@ -182,16 +172,17 @@ def _qkv(layer: nn.Module, config: Any, coords: RankCoordinates) -> Source | str
             "known here."
         )
     head = int(config.kv_channels)
-    groups_here = Shares((heads // groups * head, head, head))
-    fewer = groups < coords.tp_size
-    return Source(
-        module,
-        parts=("q", "k", "v"),
-        split=_PartOfGroup(groups_here, coords.tp) if fewer else groups_here,
-        features=(heads * head, groups * head, groups * head),
-        sequence_first=True,
-        shards="uneven" if fewer else "features",
+    of_group = Shares((heads // groups * head, head, head))
+    made = _cut_by_features(
+        module, heads * head, groups * head, groups * head, parts=("q", "k", "v"), split=of_group
     )
+    if groups < coords.tp_size:
+        return replace(made, split=_PartOfGroup(of_group, coords.tp), shards="uneven")
+    return made
+
+
+def _cut_by_features(module: nn.Module, *features: int, **more: Any) -> Source:
+    return Source(module, features=features, sequence_first=True, shards="features", **more)
 
 
 def _probabilities(layer: nn.Module) -> Source | str:
@@ -210,10 +201,9 @@ def _context(layer: nn.Module, config: Any) -> Source | str:
     module = _below(layer, "self_attention.linear_proj")
     if module is None:
         return "The attention of layer {layer} has no linear_proj."
-    width = int(config.kv_channels) * int(config.num_attention_heads)
-    if getattr(config, "multi_latent_attention", False):
-        width = int(config.v_head_dim) * int(config.num_attention_heads)
-    return Source(module, side="input", features=(width,), sequence_first=True, shards="features")
+    latent = getattr(config, "multi_latent_attention", False)
+    head = int(config.v_head_dim if latent else config.kv_channels)
+    return _cut_by_features(module, head * int(config.num_attention_heads), side="input")
 
 
 def _mlp1(layer: nn.Module, config: Any) -> Source | str:
@@ -227,15 +217,8 @@ def _mlp1(layer: nn.Module, config: Any) -> Source | str:
         return "" if mixed else _MOE
     width = int(config.ffn_hidden_size)
     if config.gated_linear_unit:
-        return Source(
-            module,
-            parts=("gate", "up"),
-            split=HALVES,
-            features=(width, width),
-            sequence_first=True,
-            shards="features",
-        )
-    return Source(module, features=(width,), sequence_first=True, shards="features")
+        return _cut_by_features(module, width, width, parts=("gate", "up"), split=HALVES)
+    return _cut_by_features(module, width)
 
 
 def _mlp2_path(layer: nn.Module) -> str:
@@ -271,18 +254,9 @@ def _tokens(chunks: Sequence[nn.Module]) -> FlagPoints:
         if getattr(chunk, "pre_process", True) and isinstance(
             embedding := getattr(chunk, "embedding", None), nn.Module
         ):
-            sources = (
-                Source(embedding, side="input", keyword="input_ids", parts=("ids",)),
-                Source(
-                    embedding,
-                    side="input",
-                    item=1,
-                    keyword="position_ids",
-                    parts=("positions",),
-                    like_ids=True,
-                ),
-            )
-            return FlagPoints({EMBEDDING: sources})
+            given = partial(Source, embedding, side="input")
+            positions = given(item=1, keyword="position_ids", parts=("positions",), like_ids=True)
+            return FlagPoints({EMBEDDING: (given(keyword="input_ids", parts=("ids",)), positions)})
     return FlagPoints({})
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from .before_reduction import Stop, stand_in
 
 _PREPARE = "prepare_grads"
+_flat = chain.from_iterable
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,16 @@ def optimizer_params(optimizer: Any) -> dict[int, OptimizerParam]:
     for leaf in leaf_optimizers(optimizer):
         if getattr(leaf, "buffers", None) is not None and hasattr(leaf, "model_float16_groups"):
             found.update(_sharded(leaf))
-        elif hasattr(leaf, "fp32_from_float16_groups"):
-            fp32 = list(_flat(leaf.fp32_from_fp32_groups))
-            found.update(_params_of(_flat(leaf.float16_groups), _flat(leaf.fp32_from_float16_groups), dealt))
-            found.update(_params_of(fp32, fp32, dealt))
-        elif hasattr(leaf, "param_groups"):
-            of_leaf = [parameter for group in leaf.param_groups for parameter in group["params"]]
-            found.update(_params_of(of_leaf, of_leaf, dealt))
+            continue
+        if hasattr(leaf, "fp32_from_float16_groups"):
+            fp32 = [*_flat(leaf.fp32_from_fp32_groups)]
+            parameters = [*_flat(leaf.float16_groups), *fp32]
+            tensors = [*_flat(leaf.fp32_from_float16_groups), *fp32]
+        else:
+            groups = getattr(leaf, "param_groups", ())
+            parameters = tensors = [parameter for group in groups for parameter in group["params"]]
+        for parameter, tensor in zip(parameters, tensors, strict=True):
+            found[id(parameter)] = OptimizerParam(tensor, owned=id(parameter) in dealt)
     return found
 
 
@@ -82,21 +87,16 @@ def _sharded(leaf: Any) -> Iterator[tuple[int, OptimizerParam]]:
             yield id(parameter), OptimizerParam(None, owned=True)
     if not counts:
         return
-    # Where Transformer Engine's optimizer keeps the master weights to itself, the model's own are what there
-    # is.
-    pieces = zip(
-        _flat(leaf.model_float16_groups),
-        _flat(leaf.shard_fp32_from_float16_groups),
-        _flat(leaf.shard_float16_groups),
-        strict=True,
+    groups = (
+        (leaf.model_float16_groups, leaf.shard_fp32_from_float16_groups, leaf.shard_float16_groups),
+        (leaf.model_fp32_groups, leaf.shard_fp32_groups, leaf.shard_fp32_groups),
     )
-    for parameter, main, own in pieces:
-        yield (
-            id(parameter),
-            OptimizerParam(own if main is None else main, owned=True, part=_part(leaf, parameter)),
-        )
-    for parameter, own in zip(_flat(leaf.model_fp32_groups), _flat(leaf.shard_fp32_groups), strict=True):
-        yield id(parameter), OptimizerParam(own, owned=True, part=_part(leaf, parameter))
+    for of_kind in groups:
+        for parameter, main, own in zip(*map(_flat, of_kind), strict=True):
+            # Where Transformer Engine's optimizer keeps the master weights to itself, the model's own are
+            # what there is.
+            tensor = own if main is None else main
+            yield id(parameter), OptimizerParam(tensor, owned=True, part=_part(leaf, parameter))
 
 
 def _part(leaf: Any, parameter: Any) -> slice | None:
@@ -106,17 +106,6 @@ def _part(leaf: Any, parameter: Any) -> slice | None:
     buffer, dtype, bucket = at
     values = leaf.gbuf_ranges[buffer][dtype][bucket]["param_map"][parameter]["param"]
     return slice(values.start, values.end)
-
-
-def _params_of(
-    parameters: Iterable[Any], tensors: Iterable[Any], dealt: set[int]
-) -> Iterator[tuple[int, OptimizerParam]]:
-    for parameter, tensor in zip(parameters, tensors, strict=True):
-        yield id(parameter), OptimizerParam(tensor, owned=id(parameter) in dealt)
-
-
-def _flat(groups: Iterable[Iterable[Any]]) -> Iterator[Any]:
-    return (one for group in groups for one in group)
 
 
 def ready_moment(optimizer: Any) -> Callable[[Callable[[], None]], Stop] | None:
@@ -129,7 +118,7 @@ def ready_moment(optimizer: Any) -> Callable[[Callable[[], None]], Stop] | None:
     if callable(getattr(first, _PREPARE, None)):
         return functools.partial(_when_prepared, first)
     if callable(getattr(first, "register_step_pre_hook", None)):
-        return functools.partial(_before_step, first)
+        return lambda then: first.register_step_pre_hook(lambda *_: then()).remove
     return None
 
 
@@ -148,8 +137,3 @@ def _when_prepared(optimizer: Any, then: Callable[[], None]) -> Stop:
         return found_infinite
 
     return stand_in(optimizer, _PREPARE, prepared)
-
-
-def _before_step(optimizer: Any, then: Callable[[], None]) -> Stop:
-    stop: Stop = optimizer.register_step_pre_hook(lambda *_: then()).remove
-    return stop

@@ -15,8 +15,7 @@ from ..tracer.moments.points import MomentPoints, ParamPoint, ResidualPoint, Sit
 from .before_reduction import before_reduction
 from .megatron_gradients import OptimizerParam, leaf_optimizers, optimizer_params, ready_moment
 from .megatron_observation import Observations, observed_features
-from .megatron_ranks import MegatronModule, MegatronRanks, megatron_modules
-from .sizes import unwrapped
+from .megatron_ranks import MegatronModule, MegatronRanks, is_megatron, megatron_modules, model_chunks
 
 # Parameters that tensor parallelism cuts, by the layer that has them: for models whose weights were never
 # initialised, which is when Megatron-Core marks them.
@@ -197,54 +196,42 @@ def _wrappers(chunk: nn.Module) -> list[nn.Module]:
     return found
 
 
-class MegatronMoments:
-    """Statistics points of Megatron-Core models: bare, or in its DDP or Float16Module; with virtual stages,
-    the list of model chunks.
+def megatron_moments(model: nn.Module | Sequence[nn.Module], optimizer: Any) -> MomentPoints | None:
+    """Return what this rank measures of a Megatron-Core model: bare, or in its DDP or Float16Module; with
+    virtual stages, the list of model chunks. None where ``model`` is not made of Megatron-Core's modules.
 
     Each value of the whole model is counted by one process: of tensor-parallel replicas by the first, of
     pieces by each holder, of data- and context-parallel replicas by the first, or, where the optimizer is
     distributed over them, by the one that updates it. Of a tied embedding the copy on the last stage is not
     counted.
+
+    With pipeline stages, all processes have to call it. Raises ``TracerError`` when two tensors would have
+    one name, or the processes' groups are unknown.
     """
-
-    name = "megatron core"
-
-    def statistics_points(
-        self, model: nn.Module | Sequence[nn.Module], optimizer: Any
-    ) -> MomentPoints | None:
-        """Return what is on this rank; None where ``model`` is not made of Megatron-Core's modules.
-
-        With pipeline stages, all processes have to call it. Raises ``TracerError`` when two tensors would
-        have one name, or the processes' groups are unknown.
-        """
-        given: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
-        chunks = [unwrapped(chunk) for chunk in given if isinstance(chunk, nn.Module)]
-        if not chunks or not all(_is_megatron(chunk) for chunk in chunks):
-            return None
-        ranks = MegatronRanks.here()
-        modules = [at for chunk in chunks for at in megatron_modules(chunk)]
-        params = list(_param_points(modules, optimizer, ranks))
-        _one_tensor_a_name([point.name for point in params if point.counted], ranks)
-        config: Any = getattr(chunks[0], "config", None)
-        told = Observations.of(chunks, ranks.tp)
-        predictors = int(getattr(config, "mtp_num_layers", None) or 0)
-        mixed = told is not None and getattr(config, "num_moe_experts", None)
-        return MomentPoints(
-            params=params,
-            sites=list(site_points(modules, ranks)),
-            residuals=list(residual_points(modules, ranks, told)),
-            features=[] if told is None else list(observed_features(modules, told, predictors)),
-            elsewhere=frozenset(("router_entropy",) if mixed else ()),
-            stage=ranks.stage if ranks.stages > 1 else -1,
-            unavailable=refusals(given, chunks, optimizer),
-            gradients_ready=ready_moment(optimizer),
-            loss_scale=getattr(optimizer, "get_loss_scale", None),
-            before_reduction=before_reduction(given),
-        )
-
-
-def _is_megatron(model: nn.Module) -> bool:
-    return any(kind.__module__.startswith("megatron.core.") for kind in type(model).__mro__)
+    given: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
+    chunks = model_chunks(given)
+    if not chunks or not all(map(is_megatron, chunks)):
+        return None
+    ranks = MegatronRanks.here()
+    modules = [at for chunk in chunks for at in megatron_modules(chunk)]
+    params = list(_param_points(modules, optimizer, ranks))
+    _one_tensor_a_name([point.name for point in params if point.counted], ranks)
+    config: Any = getattr(chunks[0], "config", None)
+    told = Observations.of(chunks, ranks.tp)
+    predictors = int(getattr(config, "mtp_num_layers", None) or 0)
+    mixed = told is not None and getattr(config, "num_moe_experts", None)
+    return MomentPoints(
+        params=params,
+        sites=list(site_points(modules, ranks)),
+        residuals=list(residual_points(modules, ranks, told)),
+        features=[] if told is None else list(observed_features(modules, told, predictors)),
+        elsewhere=frozenset(("router_entropy",) if mixed else ()),
+        stage=ranks.stage if ranks.stages > 1 else -1,
+        unavailable=refusals(given, chunks, optimizer),
+        gradients_ready=ready_moment(optimizer),
+        loss_scale=getattr(optimizer, "get_loss_scale", None),
+        before_reduction=before_reduction(given),
+    )
 
 
 def _param_points(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -77,7 +78,7 @@ class Observations:
         at, _ = self._layers.get(layer, (None, None))
         return None if at is None else self.heard(at, "residual_contribution", once=True)
 
-    def _watch(self, owner: nn.Module, name: str, once: bool, see: _See) -> _Listening:
+    def _watch(self, owner: nn.Module, name: str, once: bool, see: _See) -> SimpleNamespace:
         if not self._hooks:
             for chunk in self._chunks:
                 self._hooks.append(hook_before(chunk, self._open))
@@ -85,7 +86,7 @@ class Observations:
                 self._hooks.append(hook_after(chunk, self._close, prepend=True, always_call=True))
         key, entry = (id(owner), name), (see, once)
         self._heard.setdefault(key, []).append(entry)
-        return _Listening(partial(self._forget, key, entry))
+        return SimpleNamespace(remove=partial(self._forget, key, entry))
 
     def _forget(self, key: tuple[int, str], entry: tuple[_See, bool]) -> None:
         several = self._heard.get(key, [])
@@ -135,33 +136,17 @@ class _Kinds(frozenset[str]):
         return super().__contains__(kind) or bool(self.asked(kind))  # type: ignore[attr-defined]
 
 
-class _Listening:
-    """Handle of what listens."""
-
-    def __init__(self, remove: Callable[[], None]) -> None:
-        self.remove = remove
-
-
 def router_probabilities(
     layers: Mapping[int, nn.Module], experts: int, shards: Shards, observations: Observations
 ) -> FlagPoints:
     """Return where the probabilities of all experts are told; a stage without a mixture has none."""
-    routers = {number: find(layer, "mlp.router") for number, layer in layers.items()}
-    return FlagPoints(
-        {
-            number: (
-                Source(
-                    router,
-                    features=(experts,),
-                    sequence_first=True,
-                    shards=shards,
-                    observed=observations.heard(router, "router_scores"),
-                ),
-            )
-            for number, router in routers.items()
-            if router is not None
-        }
-    )
+    found = {}
+    for number, layer in layers.items():
+        if (router := find(layer, "mlp.router")) is not None:
+            heard = observations.heard(router, "router_scores")
+            source = Source(router, features=(experts,), sequence_first=True, shards=shards, observed=heard)
+            found[number] = (source,)
+    return FlagPoints(found)
 
 
 def observed_features(

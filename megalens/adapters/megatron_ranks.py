@@ -12,12 +12,29 @@ import torch
 from torch import nn
 
 from ..tracer import TracerError
-from .sizes import INNER_NAMES, bare
+from .sizes import INNER_NAMES, bare, unwrapped
 
 _GROUPED = re.compile(r"(weight|bias)([0-9]{1,9})")
 # Megatron-Core's older grouped experts hold those of a process in one tensor each: of the first and of the
 # second layer.
 _ALL_EXPERTS = {"weight1": "linear_fc1.weight", "weight2": "linear_fc2.weight"}
+
+
+def model_chunks(model: Any) -> list[nn.Module]:
+    """Return the model chunks of a stage, which may be one, without their wrappers."""
+    found = model if isinstance(model, (list, tuple)) else [model]
+    return [unwrapped(chunk) for chunk in found if isinstance(chunk, nn.Module)]
+
+
+def is_megatron(model: nn.Module) -> bool:
+    """Decide by names, so that this needs no import and a subclass of one's own is found too."""
+    return any(kind.__module__.startswith("megatron.core.") for kind in type(model).__mro__)
+
+
+def parallel_state() -> Any | None:
+    """Return ``megatron.core.parallel_state``, if that is imported and knows the groups of this process."""
+    state: Any = sys.modules.get("megatron.core.parallel_state")
+    return None if state is None or not state.model_parallel_is_initialized() else state
 
 
 @dataclass(frozen=True)
@@ -100,13 +117,12 @@ class MegatronRanks:
 
     @classmethod
     def here(cls) -> MegatronRanks:
-        """Return those of this process, from ``megatron.core.parallel_state`` if that is imported.
+        """Return those of this process.
 
         Raises ``TracerError`` when there are several processes, and Megatron-Core does not know their groups.
         """
-        state: Any = sys.modules.get("megatron.core.parallel_state")
-        distributed = torch.distributed
-        if state is None or not state.model_parallel_is_initialized():
+        state, distributed = parallel_state(), torch.distributed
+        if state is None:
             job = distributed.is_available() and distributed.is_initialized()
             if job and distributed.get_world_size() > 1:
                 raise TracerError(
@@ -130,7 +146,7 @@ class MegatronRanks:
         """Return ``value`` of each pipeline stage; all processes in the pipeline have to call it."""
         if self.stages == 1:
             return [value]
-        state: Any = sys.modules["megatron.core.parallel_state"]
+        state: Any = parallel_state()
         found: list[Any] = [None] * self.stages
         group = state.get_pipeline_model_parallel_group()
         torch.distributed.all_gather_object(found, value, group=group)

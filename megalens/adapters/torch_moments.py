@@ -134,8 +134,6 @@ class TorchMoments:
     not say whether it is a piece.
     """
 
-    name = "torch"
-
     def __init__(self, points: ModelPoints, *, every_module: bool = False) -> None:
         if every_module and points.place.tp_size > 1:
             raise TracerError("sites='all' is for models that tensor parallelism does not cut.")
@@ -143,12 +141,8 @@ class TorchMoments:
         self._coords = points.place
         self._stacks: dict[str, str] = {}
 
-    def statistics_points(
-        self, model: nn.Module | Sequence[nn.Module], optimizer: Any = None
-    ) -> MomentPoints | None:
-        """Return what is on this process; None for anything but one module."""
-        if not isinstance(model, nn.Module):
-            return None
+    def of(self, model: nn.Module) -> MomentPoints:
+        """Return what is on this process."""
         body = unwrapped(model)
         self._stacks = self._renamed(body)
         others = [each for each in body.named_parameters() if not _measurable(each[1])]
@@ -157,7 +151,7 @@ class TorchMoments:
         return MomentPoints(
             params=[] if flat else list(self._params(body)),
             sites=list(self._sites(body)),
-            residuals=list(self._residuals(body)),
+            residuals=list(self._residuals(names)),
             features=list(feature_points(self._points, names)),
             stage=self._coords.pp if self._coords.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
@@ -247,11 +241,9 @@ class TorchMoments:
                 logs_output=own.rpartition(".")[2] not in _HEADS,
             )
 
-    def _residuals(self, body: nn.Module) -> Iterator[ResidualPoint]:
-        layers = self._layers()
-        names = {module: self._name(name) for name, module in body.named_modules()}
+    def _residuals(self, names: Mapping[nn.Module, str]) -> Iterator[ResidualPoint]:
         first = self._coords.tp == 0
-        for number, (module, cut) in enumerate(layers):
+        for number, (module, cut) in enumerate(self._layers()):
             name = names[module]
             if number == 0 and self._coords.pp == 0:
                 # Where its style declares nothing, the stream comes in as it goes out.

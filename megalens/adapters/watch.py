@@ -17,7 +17,7 @@ from .feature_ids import Plane
 from .sizes import input_features, output_features
 from .watch_flow import Flow
 from .watch_points import seen_points
-from .watch_trail import Call, Seen, Trail, bent, is_all_of, owners_of, same_planes, tensors_in
+from .watch_trail import Call, Seen, Trail, bent, same_planes, tensors_in
 
 
 class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -217,10 +217,8 @@ class PassWatch:
         if len(trail.planes) > 1:
             if main and call.given and all(self._is_linear(plane, call) for plane in trail.planes):
                 self._begin(call, item, tensor)
-        elif len(owners := owners_of(trail)) == 1:
-            made = flow.made[next(iter(owners))]
-            if is_all_of(trail, made):
-                made.givers.append((call, item))
+        elif (made := flow.whole(trail)) is not None:
+            made.givers.append((call, item))
 
     def _begin(self, call: Call, item: int, tensor: Tensor) -> None:
         """Take what a module gives as features of its own, and what it is made of as a part of that."""
@@ -240,20 +238,16 @@ class PassWatch:
     def _has_all(self, value: Any, call: Call) -> bool:
         """Return whether a tensor has all features of one product in a call, as it gave them."""
         trail = self._flow.of(value) if isinstance(value, Tensor) else None
-        if trail is None or len(trail.planes) != 1 or trail.notes or len(owners := owners_of(trail)) != 1:
-            return False
-        made = self._flow.made[next(iter(owners))]
-        return made.within(call) and is_all_of(trail, made)
+        made = self._flow.whole(trail)
+        return trail is not None and not trail.notes and made is not None and made.within(call)
 
     def _is_linear(self, plane: Plane, call: Call) -> bool:
         """Return whether features are a product of what a module was given, with weights alone.
 
         The sum of such is one projection, as a layer with a low-rank change of it.
         """
-        made = self._flow.made[plane.owners[0]] if len(plane.owners) == 1 else None
+        made = self._flow.whole(Trail((plane,)))
         if made is None or made.attention is not None or not made.within(call):
-            return False
-        if not is_all_of(Trail((plane,)), made):
             return False
         first, given = call.given[0], made.given
         if made.given_key is not None and made.given_key == first.key:

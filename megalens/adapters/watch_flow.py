@@ -22,6 +22,7 @@ from .watch_trail import (
     Product,
     Trail,
     bent,
+    is_all_of,
     merged,
     origins_of,
     owners_of,
@@ -75,6 +76,12 @@ class Flow(Memory):
         self.put(tensor, Trail((self.ids.fresh(made.number, tensor.shape, axis),), frozenset((made.number,))))
         return made
 
+    def whole(self, trail: Trail | None) -> Made | None:
+        """Return the projection of which a tensor has all features, in their order, and nothing else."""
+        owners = owners_of(trail)
+        made = self.made[min(owners)] if len(owners) == 1 else None
+        return made if made is not None and is_all_of(trail, made) else None
+
     def fail(self, error: Exception) -> None:
         self.failed = f"{type(error).__name__}: {error}"[:300]
         self.forget()
@@ -110,7 +117,7 @@ class Flow(Memory):
             told = step is not None and step(self, ran)
         except ids_of.TooLarge:
             told = False
-        if not told and not self._custom_attention(name, known, outputs):
+        if not told and not self._custom_attention(ran._replace(name=name)):
             if func.namespace != "aten" and not outputs:
                 # What gives nothing has written into what it was given.
                 outputs = [tensor for tensor, _ in known]
@@ -289,28 +296,27 @@ class Flow(Memory):
         self.put(result, Trail((plane,), frozenset((made.number,))))
 
     def _fused(self, ran: Ran) -> bool:
-        return self._fused_attention(ran.name, ran.known, ran.result)
-
-    def _fused_attention(self, name: str, known: Any, result: Any) -> bool:
-        trails = [trail for _, trail in known[:3] if trail is not None and trail.planes]
+        trails = [trail for _, trail in ran.known[:3] if trail is not None and trail.planes]
         if len(trails) < 3:
             return False
-        attention = Attended(self.call, name, *trails[:3], softmax=True, bent=True)  # type: ignore[misc]
+        q, k, v = trails
+        attention = Attended(self.call, ran.name, q, k, v, softmax=True, bent=True)
         attention.heads = {part: ids_of.rows(each.planes) for part, each in zip("qkv", trails, strict=True)}
         self.attentions.append(attention)
-        attention.queries = trails[0].planes[0]
-        self._context(attention, tensors_in(result)[0], -1)
+        attention.queries = q.planes[0]
+        self._context(attention, tensors_in(ran.result)[0], -1)
         return True
 
-    def _custom_attention(self, name: str, known: Any, outputs: Sequence[Tensor]) -> bool:
+    def _custom_attention(self, ran: Ran) -> bool:
         """Take an operation of some package as an attention where its name says so and its tensors fit."""
+        name, outputs = ran.name, tensors_in(ran.result)
         if ("attention" not in name and "flash_attn" not in name) or "backward" in name or not outputs:
             return False
-        shapes = [tensor.shape for tensor, _ in known[:3]]
+        shapes = [tensor.shape for tensor, _ in ran.known[:3]]
         if len(shapes) < 3 or shapes[0][:-1] != outputs[0].shape[:-1] or shapes[1] != shapes[2]:
             return False
         try:
-            return self._fused_attention(name, known, outputs)
+            return self._fused(ran)
         except ids_of.TooLarge:
             return False
 

@@ -31,6 +31,8 @@ EXACT = frozenset(("cast", "cut"))
 _AFTER = ("normed", "rotated", "scaled", "shifted", "gated", "added", "convolved", "cast", "dropout")
 _SUMMED = frozenset(("added", "cast", "dropout", "scaled", "shifted", "normed"))
 """What may have been done with a residual stream."""
+Place = tuple[Call, Seen, str]
+"""A tensor at the ``output`` or ``input`` of a call of a module."""
 _WORDS = {"cast": None, "dropout": None, "added": "added to something else"}
 
 
@@ -167,11 +169,11 @@ class LayerSeen:
                 return made
         raise NotSeen("What the attention gives was not seen to go into a projection.")
 
-    def attention_outputs(self, group: Group) -> list[tuple[Call, int, str]]:
-        """Return calls that give what the output projection gives, the outermost first, and how."""
+    def attention_outputs(self, group: Group) -> list[Place]:
+        """Return where modules give what the output projection gives, the outermost first."""
         out = self._out(group)
-        found = [
-            (call, seen.item, trail_words(seen.trail))
+        found: list[Place] = [
+            (call, seen, "output")
             for call in self.calls
             if call is not self.layer and (out.call is None or out.call.inside(call))
             for seen in call.gave
@@ -183,7 +185,7 @@ class LayerSeen:
             )
         return found
 
-    def probabilities(self, group: Group) -> list[tuple[Call, Seen, str]]:
+    def probabilities(self, group: Group) -> list[Place]:
         """Return where the softmax's own result is given or taken by a module."""
         if len(group.attentions) != 1:
             raise NotSeen(f"The attention is computed in {len(group.attentions)} pieces.")
@@ -196,7 +198,7 @@ class LayerSeen:
                     "choose that before tracing."
                 )
             raise NotSeen("The attention was seen to use no softmax.")
-        found: dict[bool, list[tuple[Call, Seen, str]]] = {False: [], True: []}
+        found: dict[bool, list[Place]] = {False: [], True: []}
         otherwise = set[str]()
         places = [
             (c, seen, side)
@@ -240,9 +242,8 @@ class LayerSeen:
         found: list[tuple[bool, bool, bool, int, Call, Seen, Made]] = []
         for call in self.calls:
             for seen in call.gave:
-                owners = owners_of(seen.trail)
-                made = self._flow.made[min(owners)] if len(owners) == 1 else None
-                if made is not None and made.width == count and is_all_of(seen.trail, made):
+                made = self._flow.whole(seen.trail)
+                if made is not None and made.width == count:
                     other = made.scored not in SCORES
                     rank = not made.chooses, other, call.module is not hint, len(found)
                     found.append((*rank, call, seen, made))

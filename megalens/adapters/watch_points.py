@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ..protocol import EMBEDDING, layer_name
+from ..protocol.ranges import join_numbers
 from ..tracer import FLAGS, FlagPoints, ModelPoints, Source
 from ..tracer.points import PointRow
 from .adapter import input_tokens
@@ -242,13 +243,11 @@ def points_table(points: ModelPoints) -> list[PointRow]:
             said = here.evidence.get(number, _SUPPOSED)
             where = "; ".join(describe(source, names) for source in sources[:4])
             alike.setdefault((_starred(where), _starred(said)), []).append(number)
-        missing: dict[str, list[int]] = {}
         for number, reason in here.reasons.items():
             if number not in here.layers:
-                missing.setdefault(_starred(reason), []).append(number)
+                alike.setdefault(("", _starred(reason)), []).append(number)
         rows += [PointRow(flag, _range(numbers), *said) for said, numbers in alike.items()]
-        rows += [PointRow(flag, _range(numbers), "", reason) for reason, numbers in missing.items()]
-        if not alike and not missing:
+        if not alike:
             rows.append(PointRow(flag, "", "", here.reason or ""))
     return rows
 
@@ -258,13 +257,6 @@ def _starred(text: str) -> str:
 
 
 def _range(numbers: Sequence[int]) -> str:
-    ordered = sorted(numbers)
-    if ordered[0] < 0:
-        return layer_name(ordered[0])
-    runs: list[list[int]] = []
-    for number in ordered:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+    if min(numbers) < 0:
+        return layer_name(min(numbers))
+    return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in join_numbers(numbers))

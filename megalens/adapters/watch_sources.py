@@ -15,7 +15,7 @@ from .feature_parts import FeatureParts
 from .layer_sources import RouterScores
 from .sizes import stored
 from .torch_coordinates import input_shards, output_shards
-from .watch_layer import SCORES, LayerSeen, trail_words
+from .watch_layer import SCORES, LayerSeen, Place, trail_words
 from .watch_trail import Call, Features, Gated, Group, Made, NotSeen, Seen, bent
 
 Finding = tuple[tuple[Source, ...], str]
@@ -165,11 +165,7 @@ class LayerFinder:
         )
 
     def probabilities(self) -> Finding:
-        places = self.seen.probabilities(self._group)
-        places = [place for place in places if self._once(place[0].module)] or places
-        hints = self.hints.get("RawAttentionScore_mat_mul", ())
-        hinted = [(hint.module, hint.side, hint.item) for hint in hints]
-        call, seen, side = next((p for p in places if (p[0].module, p[2], p[1].item) in hinted), places[0])
+        (call, seen, side), _ = self._place("RawAttentionScore_mat_mul", self.seen.probabilities(self._group))
         dropped = seen.trail is not None and "dropout" in seen.trail.notes
         cut = output_shards(*(each.made.giver for each in self._group.parts.get("q", ())))
         source = Source(
@@ -199,11 +195,16 @@ class LayerFinder:
 
     def attention_output(self) -> Finding:
         places = self.seen.attention_outputs(self._group)
-        places = [place for place in places if self._once(place[0].module)] or places
-        hints = [(hint.module, hint.item) for hint in self.hints.get("AttentionOutput_mat_mul", ())]
-        call, item, done = next((p for p in places if (p[0].module, p[1]) in hints), places[0])
-        source = self._plain(call, item, places[-1][0].module)
+        (call, seen, _), (last, _, _) = self._place("AttentionOutput_mat_mul", places)
+        source, done = self._plain(call, seen.item, last.module), trail_words(seen.trail)
         return (source,), "what the output projection gives" + (f", {done}" if done else "")
+
+    def _place(self, flag: str, places: Sequence[Place]) -> tuple[Place, Place]:
+        """Return the supposed one of the places where a flag is, or the first, and the last of them all."""
+        places = [place for place in places if self._once(place[0].module)] or places
+        hints = [(hint.module, hint.side, hint.item) for hint in self.hints.get(flag, ())]
+        chosen = next((p for p in places if (p[0].module, p[2], p[1].item) in hints), places[0])
+        return chosen, places[-1]
 
     def mlp1(self) -> Finding:
         made, first = self._mlp

@@ -10,24 +10,10 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-WIDTH, LAYERS, HEADS, WORDS = 32, 2, 4, 64
-_OLD = {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 32, "vocab_size": WORDS}
-_WORDS = {"vocab_size": WORDS, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-_NEW = dict(
-    hidden_size=WIDTH,
-    intermediate_size=48,
-    num_hidden_layers=LAYERS,
-    num_attention_heads=HEADS,
-    max_position_embeddings=32,
-    **_WORDS,
-)
-_GROUPED = dict(**_NEW, num_key_value_heads=2)
-_HEAD = dict(**_GROUPED, head_dim=8)
-_MOE = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
-_DEEPSEEK = dict(
-    **_NEW, **_MOE, num_key_value_heads=HEADS, n_routed_experts=4, n_shared_experts=1, kv_lora_rank=16, q_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=8, v_head_dim=8, first_k_dense_replace=1
-)  # fmt: skip
+from tests.corpus.family_models import HEADS, small_config
 
+LAYERS = 2
+GROUPED = {"num_key_value_heads": 2}
 _EYES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 8, "patch_size": 4}  # fmt: skip
 
 Cut = Callable[[Tensor], dict[str, Tensor]]
@@ -120,45 +106,21 @@ DEEPSEEK = replace(
 
 Model = tuple[str, dict[str, Any], Layout]
 MODELS: dict[str, Model] = {
-    "gpt2": ("GPT2LMHead", _OLD, GPT2),
-    "gpt-bigcode, one key": (
-        "GPTBigCode",
-        {**_OLD, "attn_pdrop": 0.0},
-        replace(GPT2, cut=concatenated(32, 8, 8)),
-    ),
-    "gpt-bigcode, many keys": (
-        "GPTBigCode",
-        {**_OLD, "attn_pdrop": 0.0, "multi_query": False},
-        replace(GPT2, cut=by_head),
-    ),
+    "gpt2": ("GPT2LMHead", {}, GPT2),
+    "gpt-bigcode, one key": ("GPTBigCode", {}, replace(GPT2, cut=concatenated(32, 8, 8))),
+    "gpt-bigcode, many keys": ("GPTBigCode", {"multi_query": False}, replace(GPT2, cut=by_head)),
     "gpt-neo": (
         "GPTNeo",
-        dict(
-            hidden_size=WIDTH,
-            num_layers=LAYERS,
-            num_heads=HEADS,
-            attention_types=[[["global", "local"], 1]],
-            intermediate_size=48,
-            max_position_embeddings=32,
-            **_WORDS,
-        ),
+        {"attention_types": [[["global", "local"], 1]]},
         replace(GPT2, attention="attn.attention", fused=None, cut=None, context="out_proj"),
     ),
-    "gpt-j": ("GPTJ", {**_OLD, "rotary_dim": 4}, GPTJ),
-    "codegen": ("CodeGen", {**_OLD, "rotary_dim": 4}, replace(GPTJ, fused="qkv_proj", cut=in_blocks)),
-    "gpt-neox": ("GPTNeoX", _NEW, NEOX),
-    "gpt-neox, one after the other": ("GPTNeoX", {**_NEW, "use_parallel_residual": False}, NEOX),
+    "gpt-j": ("GPTJ", {}, GPTJ),
+    "codegen": ("CodeGen", {}, replace(GPTJ, fused="qkv_proj", cut=in_blocks)),
+    "gpt-neox": ("GPTNeoX", {}, NEOX),
+    "gpt-neox, one after the other": ("GPTNeoX", {"use_parallel_residual": False}, NEOX),
     "opt": (
         "OPT",
-        dict(
-            hidden_size=WIDTH,
-            ffn_dim=48,
-            num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS,
-            word_embed_proj_dim=WIDTH,
-            max_position_embeddings=32,
-            **_WORDS,
-        ),
+        {},
         Layout(
             "model.decoder.layers",
             "model.decoder.embed_tokens",
@@ -167,29 +129,17 @@ MODELS: dict[str, Model] = {
             mlp2="fc2",
         ),
     ),
-    "bloom": (
-        "Bloom",
-        dict(hidden_size=WIDTH, n_layer=LAYERS, n_head=HEADS, **_WORDS),
-        replace(FALCON, whole="dense"),
-    ),
-    "falcon, one key": (
-        "Falcon",
-        {**_NEW, "multi_query": True, "new_decoder_architecture": False},
-        replace(FALCON, cut=concatenated(32, 8, 8)),
-    ),
+    "bloom": ("Bloom", {}, replace(FALCON, whole="dense")),
+    "falcon, one key": ("Falcon", {"multi_query": True}, replace(FALCON, cut=concatenated(32, 8, 8))),
     "falcon, groups": (
         "Falcon",
-        {**_NEW, "num_kv_heads": 2, "new_decoder_architecture": True},
+        {"num_kv_heads": 2, "new_decoder_architecture": True},
         replace(FALCON, cut=by_group),
     ),
-    "falcon, alibi": (
-        "Falcon",
-        {**_NEW, "alibi": True, "multi_query": False, "parallel_attn": False},
-        FALCON,
-    ),
+    "falcon, alibi": ("Falcon", {"alibi": True, "multi_query": False, "parallel_attn": False}, FALCON),
     "mpt": (
         "Mpt",
-        {"d_model": WIDTH, "n_heads": HEADS, "n_layers": LAYERS, "max_seq_len": 32, "vocab_size": WORDS},
+        {},
         Layout(
             "transformer.blocks",
             "transformer.wte",
@@ -201,76 +151,51 @@ MODELS: dict[str, Model] = {
             mlp2="ffn.down_proj",
         ),
     ),
-    "phi": ("Phi", _GROUPED, replace(LLAMA, context="dense", mlp1={"": "mlp.fc1"}, mlp2="mlp.fc2")),
-    "phi-3": ("Phi3", _GROUPED, replace(HALVES, fused="qkv_proj", cut=concatenated(32, 16, 16))),
-    "llama": ("Llama", _GROUPED, LLAMA),
-    "mistral": ("Mistral", _HEAD, LLAMA),
-    "qwen2": ("Qwen2", _GROUPED, LLAMA),
-    "qwen3": ("Qwen3", _HEAD, LLAMA),
-    "gemma": ("Gemma", _HEAD, LLAMA),
-    "gemma2": ("Gemma2", _HEAD, LLAMA),
-    "gemma3": ("Gemma3", {**_HEAD, "config": "Gemma3Text"}, LLAMA),
-    "starcoder2": ("Starcoder2", _GROUPED, replace(LLAMA, mlp1=PLAIN_MLP, mlp2="mlp.c_proj")),
-    "stablelm": ("StableLm", _GROUPED, LLAMA),
-    "olmo2": ("Olmo2", _GROUPED, LLAMA),
-    "cohere": ("Cohere", _GROUPED, LLAMA),
-    "granite": ("Granite", _GROUPED, LLAMA),
+    "phi": ("Phi", GROUPED, replace(LLAMA, context="dense", mlp1={"": "mlp.fc1"}, mlp2="mlp.fc2")),
+    "phi-3": ("Phi3", GROUPED, replace(HALVES, fused="qkv_proj", cut=concatenated(32, 16, 16))),
+    "llama": ("Llama", GROUPED, LLAMA),
+    "mistral": ("Mistral", {}, LLAMA),
+    "qwen2": ("Qwen2", GROUPED, LLAMA),
+    "qwen3": ("Qwen3", GROUPED, LLAMA),
+    "gemma": ("Gemma", GROUPED, LLAMA),
+    "gemma2": ("Gemma2", {}, LLAMA),
+    "gemma3": ("Gemma3", {"config": "Gemma3Text"}, LLAMA),
+    "starcoder2": ("Starcoder2", {}, replace(LLAMA, mlp1=PLAIN_MLP, mlp2="mlp.c_proj")),
+    "stablelm": ("StableLm", GROUPED, LLAMA),
+    "olmo2": ("Olmo2", GROUPED, LLAMA),
+    "cohere": ("Cohere", GROUPED, LLAMA),
+    "granite": ("Granite", GROUPED, LLAMA),
     "persimmon": (
         "Persimmon",
-        _NEW,
+        {},
         replace(NEOX, stack="model.layers", tokens="model.embed_tokens", attention="self_attn"),
     ),
-    "nemotron": ("Nemotron", _GROUPED, replace(LLAMA, mlp1={"": "mlp.up_proj"})),
-    "glm": ("Glm", _HEAD, HALVES),
-    "glm-4": ("Glm4", _HEAD, HALVES),
-    "smollm3": ("SmolLM3", _GROUPED, LLAMA),
-    "ernie 4.5": ("Ernie4_5", _HEAD, LLAMA),
-    "mixtral": ("Mixtral", {**_GROUPED, "num_local_experts": 4}, MIXTURE),
-    "qwen2-moe": (
-        "Qwen2Moe",
-        {**_GROUPED, **_MOE, "num_experts": 4, "shared_expert_intermediate_size": 24},
-        MIXTURE,
-    ),
-    "qwen3-moe": ("Qwen3Moe", {**_HEAD, **_MOE, "num_experts": 4}, MIXTURE),
-    "olmoe": ("Olmoe", {**_GROUPED, "num_experts_per_tok": 2, "num_experts": 4}, MIXTURE),
-    "gpt-oss": (
-        "GptOss",
-        {**_HEAD, "num_experts_per_tok": 2, "num_local_experts": 4},
-        replace(MIXTURE, router=("mlp.router", 0)),
-    ),
-    "deepseek v2": (
-        "DeepseekV2",
-        {**_DEEPSEEK, "n_group": None, "topk_group": None, "topk_method": "greedy"},
-        DEEPSEEK,
-    ),
-    "deepseek v3": (
-        "DeepseekV3",
-        {**_DEEPSEEK, "n_group": 2, "topk_group": 1},
-        replace(DEEPSEEK, sigmoid=True),
-    ),
-    "glm-4-moe": (
-        "Glm4Moe",
-        {**_HEAD, **_MOE, "n_routed_experts": 4, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1},
-        replace(LLAMA, router=("mlp.gate", 0), sigmoid=True, dense=1),
-    ),
-    "phi-moe": (
-        "Phimoe",
-        {**_GROUPED, "num_local_experts": 4, "num_experts_per_tok": 2},
-        replace(MIXTURE, router=("mlp.router", 0)),
-    ),
+    "nemotron": ("Nemotron", GROUPED, replace(LLAMA, mlp1={"": "mlp.up_proj"})),
+    "glm": ("Glm", {}, HALVES),
+    "glm-4": ("Glm4", {}, HALVES),
+    "smollm3": ("SmolLM3", {}, LLAMA),
+    "ernie 4.5": ("Ernie4_5", {}, LLAMA),
+    "mixtral": ("Mixtral", {}, MIXTURE),
+    "qwen2-moe": ("Qwen2Moe", GROUPED, MIXTURE),
+    "qwen3-moe": ("Qwen3Moe", {}, MIXTURE),
+    "olmoe": ("Olmoe", GROUPED, MIXTURE),
+    "gpt-oss": ("GptOss", {}, replace(MIXTURE, router=("mlp.router", 0))),
+    "deepseek v2": ("DeepseekV2", {"num_experts_per_tok": 2, "first_k_dense_replace": 1}, DEEPSEEK),
+    "deepseek v3": ("DeepseekV3", {"n_group": 2}, replace(DEEPSEEK, sigmoid=True)),
+    "glm-4-moe": ("Glm4Moe", {}, replace(LLAMA, router=("mlp.gate", 0), sigmoid=True, dense=1)),
+    "phi-moe": ("Phimoe", {}, replace(MIXTURE, router=("mlp.router", 0))),
     "granite-moe": (
         "GraniteMoe",
-        {**_GROUPED, "num_local_experts": 4, "num_experts_per_tok": 2},
+        GROUPED,
         replace(MIXTURE, mlp2="block_sparse_moe", router=("block_sparse_moe.router", 0)),
     ),
     "llama 4": (
         "Llama4",
         {
-            **_HEAD,
-            "num_local_experts": 4,
+            "config": "Llama4Text",
             "intermediate_size_mlp": 48,
             "interleave_moe_layer_step": 2,
-            "config": "Llama4Text",
+            "moe_layers": None,
         },
         replace(
             LLAMA,
@@ -300,18 +225,21 @@ if not hasattr(transformers.models.granitemoe.modeling_granitemoe, "GraniteMoeTo
 SEEING: dict[str, Callable[[], nn.Module]] = {
     "llava": lambda: _seeing(
         "Llava",
-        text_config={"model_type": "llama", **_GROUPED},
+        text_config=small_config("llama", **GROUPED),
         vision_config=transformers.CLIPVisionConfig(**_EYES),
         image_token_id=5,
     ),
-    "gemma3": lambda: _seeing("Gemma3", text_config=_HEAD, vision_config=_EYES, mm_tokens_per_image=4),
+    "gemma3": lambda: _seeing(
+        "Gemma3", text_config=small_config("gemma3_text"), vision_config=_EYES, mm_tokens_per_image=4
+    ),
     "qwen2-vl": lambda: _seeing(
         "Qwen2VL",
-        text_config={
-            **_GROUPED,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]},
-        },
-        vision_config={"embed_dim": 16, "hidden_size": WIDTH, "depth": 2, "num_heads": 2},
+        text_config=small_config(
+            "qwen2_vl_text",
+            **GROUPED,
+            rope_parameters={"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]},
+        ),
+        vision_config={"embed_dim": 16, "hidden_size": 32, "depth": 2, "num_heads": 2},
     ),
 }
 """Models that see, by what makes one; their language part is laid out like Llama."""
@@ -341,7 +269,7 @@ def tiny_model(name: str, attention: str) -> nn.Module:
     kind, options, _ = MODELS[name]
     options = dict(options)
     config = options.pop("config", kind.removesuffix("LMHead"))
-    built = getattr(transformers, f"{config}Config")(**options)
+    built = small_config(getattr(transformers, f"{config}Config").model_type, **options)
     built._attn_implementation = attention
     torch.manual_seed(0)
     model = getattr(transformers, kind + ("Model" if kind.endswith("LMHead") else "ForCausalLM"))(built)

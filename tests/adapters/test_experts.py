@@ -9,21 +9,20 @@ from torch.nn import functional
 
 import megalens
 from megalens import NoOp
-from megalens.adapters import find_adapter
+from megalens.adapters import find_adapter, find_points
 from megalens.protocol import ProtocolError
 from megalens.tracer.tensors.config import change_plan, settings_from
 from megalens.tracer.tensors.plan import TracingPlan
 from tests.adapters.model_zoo import LAYERS, MODELS, tiny_model
-from tests.adapters.watched import watched
+from tests.adapters.test_watch_models import WIDTH, stack
+from tests.adapters.watched import traced, watched
 
-IDS = torch.randint(3, 60, (2, 9), generator=torch.Generator().manual_seed(5))
+IDS = torch.randint(3, 40, (2, 9), generator=torch.Generator().manual_seed(5))
 MIXTURES = [name for name, (_, _, layout) in MODELS.items() if layout.router is not None]
 
 
 @pytest.mark.parametrize("name", MIXTURES)
-def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_whole(
-    name: str, capture_all
-) -> None:
+def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_whole(name: str) -> None:
     model, layout = tiny_model(name, "eager").eval(), MODELS[name][2]
     seen: dict[int, dict[str, tuple]] = defaultdict(dict)
     for number in range(layout.dense, LAYERS):
@@ -36,7 +35,8 @@ def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_wh
         experts.register_forward_hook(
             lambda module, args, output, number=number: seen[number].update(args=args, output=output)
         )
-    traced, _, _ = capture_all(model, lambda: model(input_ids=IDS), watch=True)
+    points, _ = watched(model, lambda: model(input_ids=IDS))
+    values_of = traced(points, lambda: model(input_ids=IDS))
     assert sorted(seen) == list(range(layout.dense, LAYERS))
     if not layout.dense:
         reason = find_adapter(model).points(model).flags["MLP1_mat_mul"].reason
@@ -49,7 +49,7 @@ def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_wh
         logits = given if isinstance(given, Tensor) else given[layout.router[1]]
         logits = logits.reshape(2, 9, 4).float()
         expected = logits.sigmoid() if layout.sigmoid else logits.softmax(-1)
-        assert torch.equal(traced["RouterProbabilities", number, ""], expected)
+        assert torch.equal(values_of["RouterProbabilities", number, ""], expected)
         if name == "llama 4":
             reason = find_adapter(model).points(model).flags["ExpertOutputs"].reason
             assert "cannot be told apart" in (reason or "")
@@ -57,7 +57,7 @@ def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_wh
         _, index, weights = here["args"]
         outputs = {
             part: values
-            for (flag, at, part), values in traced.items()
+            for (flag, at, part), values in values_of.items()
             if (flag, at) == ("ExpertOutputs", number)
         }
         assert set(outputs) == {f"expert{expert}" for expert in set(index.flatten().tolist())}
@@ -69,28 +69,14 @@ def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_wh
         torch.testing.assert_close(total, here["output"])
 
 
-def test_the_output_of_an_expert_is_what_its_weights_give(capture_all) -> None:
-    model = tiny_model("mixtral", "eager").eval()
-    mixture = model.model.layers[1].mlp
-    given: list[tuple[Tensor, ...]] = []
-    mixture.experts.register_forward_pre_hook(lambda module, args: given.append(args))
-    traced, _, _ = capture_all(model, lambda: model(input_ids=IDS))
-    ((hidden, index, _),) = given
-    for expert in sorted(set(index.flatten().tolist())):
-        tokens = hidden[(index == expert).any(-1)]
-        gate, up = (tokens @ mixture.experts.gate_up_proj[expert].T).chunk(2, -1)
-        output = (functional.silu(gate) * up) @ mixture.experts.down_proj[expert].T
-        torch.testing.assert_close(traced["ExpertOutputs", 1, f"expert{expert}"][0], output)
-
-
 class Mixture(nn.Module):
     """Experts in a list, of which one is never chosen."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.router = nn.Linear(8, 3)
+        self.router = nn.Linear(WIDTH, 3)
         self.experts = nn.ModuleList(
-            nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Linear(12, 8)) for _ in range(3)
+            nn.Sequential(nn.Linear(WIDTH, 12), nn.ReLU(), nn.Linear(12, WIDTH)) for _ in range(3)
         )
         nn.init.constant_(self.router.bias, 0.0)
         self.router.bias.data[2] = -1e4
@@ -106,49 +92,22 @@ class Mixture(nn.Module):
         return out.view_as(x)
 
 
-class MixtureBlock(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.attention = nn.ModuleDict({name: nn.Linear(8, 8) for name in ("query", "key", "value", "out")})
-        self.moe = Mixture()
-
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (self.attention[name](x) for name in ("query", "key", "value"))
-        x = x + self.attention["out"]((q @ k.transpose(-1, -2)).softmax(-1) @ v)
-        return x + self.moe(x)
-
-
-class MixtureModel(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words = nn.Embedding(60, 8)
-        self.stages = nn.ModuleList([MixtureBlock(), MixtureBlock()])
-
-    def forward(self, ids: Tensor) -> Tensor:
-        x = self.words(ids)
-        for stage in self.stages:
-            x = stage(x)
-        return x
-
-
-def test_experts_that_are_modules_are_seen_one_by_one_and_an_idle_one_is_not_missed(capture_all) -> None:
-    model = MixtureModel()
+def test_experts_that_are_modules_are_seen_one_by_one_and_an_idle_one_is_not_missed() -> None:
+    model = stack(feed=Mixture)
     seen: dict[int, Tensor] = {}
-    for number, expert in enumerate(model.stages[1].moe.experts):
+    for number, expert in enumerate(model.blocks[1].feed.experts):
         expert.register_forward_hook(
             lambda module, args, output, number=number: seen.update({number: output})
         )
-    traced, _, _ = capture_all(model, lambda: model(IDS))
+    found = traced(find_points(model), lambda: model(IDS))
     parts = {
-        part: values
-        for (flag, layer, part), values in traced.items()
-        if (flag, layer) == ("ExpertOutputs", 1)
+        part: each for (flag, layer, part), each in found.items() if (flag, layer) == ("ExpertOutputs", 1)
     }
     assert sorted(parts) == [f"expert{number}" for number in sorted(seen)]
     assert "expert2" not in parts
     for number, output in seen.items():
         assert torch.equal(parts[f"expert{number}"][0], output)
-    assert traced["RouterProbabilities", 0, ""].shape == (2, 9, 3)
+    assert found["RouterProbabilities", 0, ""].shape == (2, 9, 3)
 
 
 class Uncalled(Mixture):
@@ -164,10 +123,10 @@ class Uncalled(Mixture):
 
 
 def test_experts_are_those_that_the_pass_calls() -> None:
-    model = MixtureModel()
+    model = stack(feed=Mixture)
     points, _ = watched(model, lambda: model(IDS))
     assert "2 of 3 were called" in points.flags["ExpertOutputs"].evidence[1]
-    model.stages[1].moe = Uncalled()
+    model.blocks[1].feed = Uncalled()
     points, watch = watched(model, lambda: model(IDS))
     assert sorted(points.flags["ExpertOutputs"].layers) == [0]
     assert "none of them is called" in points.flags["ExpertOutputs"].reasons[1]
@@ -175,7 +134,7 @@ def test_experts_are_those_that_the_pass_calls() -> None:
 
 
 def test_what_is_computed_beside_the_model_has_no_gradient_to_ask_for() -> None:
-    points = find_adapter(MixtureModel()).points(MixtureModel())
+    points = find_points(stack(feed=Mixture))
     for flag in ("RouterProbabilities", "ExpertOutputs"):
         with pytest.raises(ProtocolError, match="no gradient"):
             change_plan(
@@ -195,7 +154,7 @@ def test_a_model_without_experts_speaks_of_none() -> None:
 
 @pytest.mark.slow
 def test_a_recording_has_the_experts_as_a_column(tmp_path, recorded) -> None:
-    model = MixtureModel()
+    model = stack(feed=Mixture)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     flags = {"ExpertOutputs": NoOp(), "HiddenStates": NoOp()}
     with megalens.trace(model, flags=flags, samples=None, record=tmp_path / "runs", linger=0.1) as tracer:

@@ -6,10 +6,11 @@ import pytest
 import torch
 import transformers
 
-from megalens.adapters import find_adapter
-from tests.adapters.model_zoo import EAGER_ONLY, LANGUAGE, MODELS, SEEING, WAYS, tiny_model
+from megalens.adapters import find_adapter, find_points
+from tests.adapters.model_zoo import EAGER_ONLY, GROUPED, LANGUAGE, MODELS, SEEING, WAYS, tiny_model
 from tests.adapters.traced_and_hooked import IDS, check
-from tests.adapters.watched import watched
+from tests.adapters.watched import traced, watched
+from tests.corpus.family_models import small_config
 
 
 @pytest.fixture(autouse=True)
@@ -51,24 +52,34 @@ def test_of_a_model_that_sees_the_language_part_is_traced(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_picture_among_the_words_is_no_row_of_its_own(capture_all) -> None:
+def test_a_picture_among_the_words_is_no_row_of_its_own() -> None:
     model = SEEING["llava"]().eval()
     seen: list[torch.Tensor] = []
     model.model.language_model.layers[1].register_forward_hook(
         lambda module, args, output: seen.append(output)
     )
     ids = torch.tensor([[7, 5, 5, 5, 5, 8, 9]])
-    traced, _, _ = capture_all(model, lambda: model(input_ids=ids, pixel_values=torch.ones(1, 3, 8, 8)))
-    assert torch.equal(traced["HiddenStates", 1, ""], seen[0])
-    assert traced["InputTokens", -1, "ids"].tolist() == ids.tolist()
-    assert {layer for _, layer, _ in traced} == {-1, 0, 1}
+    values = traced(find_points(model), lambda: model(input_ids=ids, pixel_values=torch.ones(1, 3, 8, 8)))
+    assert torch.equal(values["HiddenStates", 1, ""], seen[0])
+    assert values["InputTokens", -1, "ids"].tolist() == ids.tolist()
+    assert {layer for _, layer, _ in values} == {-1, 0, 1}
+
+
+def test_a_bare_model_and_sizes_are_found() -> None:
+    model = tiny_model("qwen3", "eager").model
+    points = find_points(model)
+    sizes = {key: points.model[key] for key in ("layers", "hidden", "heads", "kv_heads", "vocabulary")}
+    assert sizes == {"layers": 2, "hidden": 32, "heads": 4, "kv_heads": 2, "vocabulary": 64}
+    assert points.flags["QKV_mat_mul"].features == 32 + 16 + 16
+    assert points.flags["QKV_mat_mul"].parts == ("q", "k", "v")
+    assert points.flags["MLP1_mat_mul"].parts == ("gate", "up")
+    values = traced(points, lambda: model(input_ids=IDS[0]))
+    assert values["InputTokens", -1, "ids"].tolist() == IDS[0].tolist()
 
 
 def test_queries_that_come_with_a_gate_are_told_from_it() -> None:
-    kinds = {"layer_types": ["full_attention"] * 2, "shared_expert_intermediate_size": 16}
-    model = transformers.Qwen3NextForCausalLM(
-        transformers.Qwen3NextConfig(**{**MODELS["qwen3-moe"][1], **kinds})
-    )
+    config = small_config("qwen3_next", **GROUPED, layer_types=["full_attention"] * 2)
+    model = transformers.Qwen3NextForCausalLM(config)
     points, _ = watched(model, lambda: model(IDS[0], use_cache=False))
     queries = points.flags["QKV_mat_mul"].layers[1][0]
     width = model.model.layers[1].self_attn.q_proj.out_features

@@ -8,18 +8,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from megalens.adapters import GPT_TABLE, Adapter, find_adapter, find_points
-from megalens.demo.model import GPT, GPTConfig
+from megalens.demo.model import GPT
 from megalens.tracer import TracerError
+from tests.adapters.watched import by_key, captured
 
 
-@pytest.fixture
-def gpt() -> GPT:
-    return GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
-
-
-def test_every_flag_of_the_demos_gpt_is_what_the_weights_give(gpt: GPT, capture_all) -> None:
+def test_every_flag_of_the_demos_gpt_is_what_the_weights_give(gpt: GPT) -> None:
     ids = torch.randint(0, 50, (3, 8))
-    traced, batch, _ = capture_all(gpt, lambda: gpt(ids))
+    with captured(find_points(gpt)) as rows:
+        gpt(ids)
+    values = by_key(rows)
     with torch.no_grad():
         x = gpt.embedding(ids) + gpt.positions(torch.arange(8))
         for layer, block in enumerate(gpt.blocks):
@@ -48,11 +46,11 @@ def test_every_flag_of_the_demos_gpt_is_what_the_weights_give(gpt: GPT, capture_
                 ("HiddenStates", ""): x,
             }
             for (flag, part), value in expected.items():
-                torch.testing.assert_close(traced.pop((flag, layer, part)), value, rtol=1e-4, atol=1e-6)
-    assert traced.pop(("InputTokens", -1, "ids")).tolist() == ids.tolist()
-    assert traced.pop(("InputTokens", -1, "positions")).tolist() == [list(range(8))] * 3
-    assert traced == {}
-    assert {row.meta.micro_batch for row in batch.rows} == {0}
+                torch.testing.assert_close(values.pop((flag, layer, part)), value, rtol=1e-4, atol=1e-6)
+    assert values.pop(("InputTokens", -1, "ids")).tolist() == ids.tolist()
+    assert values.pop(("InputTokens", -1, "positions")).tolist() == [list(range(8))] * 3
+    assert values == {}
+    assert {row.meta.micro_batch for row in rows} == {0}
 
 
 def test_the_sizes_of_the_demos_gpt_are_known_before_the_first_step(gpt: GPT) -> None:
@@ -124,10 +122,12 @@ SEQUENCE_FIRST = Adapter(
 )
 
 
-def test_a_sequence_first_model_is_reported_batch_first_with_grouped_queries_in_parts(capture_all) -> None:
+def test_a_sequence_first_model_is_reported_batch_first_with_grouped_queries_in_parts() -> None:
     model = SequenceFirst()
     ids = torch.randint(0, 30, (5, 7))
-    traced, batch, _ = capture_all(model, lambda: model(ids), SEQUENCE_FIRST)
+    with captured(SEQUENCE_FIRST.points(model)) as rows:
+        model(ids)
+    values = by_key(rows)
     with torch.no_grad():
         x = model.words(ids)
         fused = model.layers[0].qkv(x)
@@ -140,11 +140,11 @@ def test_a_sequence_first_model_is_reported_batch_first_with_grouped_queries_in_
         expected = {"q": q, "k": k, "v": v}
         hidden = x + model.layers[0].fc2(functional.silu(fc1[..., :10]) * fc1[..., 10:])
     for part, value in expected.items():
-        torch.testing.assert_close(traced["QKV_mat_mul", 0, part], value)
-    torch.testing.assert_close(traced["MLP1_mat_mul", 0, "gate"], fc1[..., :10])
-    torch.testing.assert_close(traced["MLP1_mat_mul", 0, "up"], fc1[..., 10:])
-    torch.testing.assert_close(traced["HiddenStates", 0, ""], hidden)
-    shapes = {row.meta.part: row.meta.source_shape for row in batch.rows if row.meta.layer == 0}
+        torch.testing.assert_close(values["QKV_mat_mul", 0, part], value)
+    torch.testing.assert_close(values["MLP1_mat_mul", 0, "gate"], fc1[..., :10])
+    torch.testing.assert_close(values["MLP1_mat_mul", 0, "up"], fc1[..., 10:])
+    torch.testing.assert_close(values["HiddenStates", 0, ""], hidden)
+    shapes = {row.meta.part: row.meta.source_shape for row in rows if row.meta.layer == 0}
     assert shapes == {
         "q": (5, 7, 12),
         "k": (5, 7, 6),

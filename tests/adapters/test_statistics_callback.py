@@ -15,22 +15,11 @@ from torch import nn
 
 import megalens
 from megalens.adapters import MegalensCallback
+from tests.adapters.trainers import Windows, gpt2, train
 
 pytestmark = pytest.mark.slow
 
 ALL = dict.fromkeys(("param", "grad", "activation", "dgrad", "residual", "residual_dgrad"), 1)
-
-
-class Windows(torch.utils.data.Dataset):
-    def __init__(self, count: int = 24) -> None:
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        ids = (torch.arange(9) * 7 + index) % 60
-        return {"input_ids": ids, "labels": ids}
 
 
 def keeper() -> Any:
@@ -56,14 +45,6 @@ def keeper() -> Any:
     return Before()
 
 
-def model(**more) -> transformers.GPT2LMHeadModel:
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 60, "n_positions": 16, "n_embd": 24, "n_layer": 2, "n_head": 4}
-    return transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0, **more)
-    )
-
-
 def records(folder: Path, stat: str) -> list[dict]:
     (file,) = folder.glob(f"training_stats/{stat}_raw_moments_by_*/rank0.jsonl")
     return [json.loads(line) for line in file.read_text().splitlines()]
@@ -82,34 +63,25 @@ def near(values: dict[str, float], tensor: torch.Tensor) -> None:
 
 
 def test_a_trainer_logs_gradients_before_it_clips_them_and_the_samples_it_consumed(tmp_path) -> None:
-    def train(*callbacks, folder: str) -> list[float]:
-        arguments = transformers.TrainingArguments(
-            str(tmp_path / folder),
+    def losses(*callbacks, folder: str) -> list[float]:
+        return train(
+            gpt2(2),
+            tmp_path / folder,
+            callbacks,
             max_steps=3,
-            per_device_train_batch_size=2,
             gradient_accumulation_steps=2,
             # Far below any gradient, so that clipping is seen.
             max_grad_norm=1e-3,
             logging_steps=1,
             eval_strategy="steps",
             eval_steps=2,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            use_cpu=True,
         )
-        trainer = transformers.Trainer(
-            model(), arguments, train_dataset=Windows(), eval_dataset=Windows(), callbacks=list(callbacks)
-        )
-        trainer.train()
-        assert not any(module._forward_hooks for module in trainer.model.modules())
-        return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
 
-    plain = train(folder="plain")
+    plain = losses(folder="plain")
     jsonl = tmp_path / "statistics"
     before = keeper()
     callback = MegalensCallback(statistics={**ALL, "jsonl": jsonl}, hub=None)
-    assert train(before, callback, folder="logged") == plain
+    assert losses(before, callback, folder="logged") == plain
     assert callback.tracer is None
     gradients = records(jsonl, "grad")
     assert [record["iter"] for record in gradients] == [1, 2, 3]
@@ -133,21 +105,17 @@ def test_the_last_step_of_an_epoch_with_fewer_micro_batches_has_its_gradients_be
     tmp_path,
 ) -> None:
     before = keeper()
-    arguments = transformers.TrainingArguments(
-        str(tmp_path / "trained"),
-        num_train_epochs=2,
-        per_device_train_batch_size=2,
-        gradient_accumulation_steps=3,
-        max_grad_norm=1e-3,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        use_cpu=True,
-    )
     callback = MegalensCallback(statistics={"grad": 1, "jsonl": tmp_path / "statistics"}, hub=None)
     # Four micro-batches an epoch: one step of three, and one of one.
-    trainer = transformers.Trainer(model(), arguments, train_dataset=Windows(8), callbacks=[before, callback])
-    trainer.train()
+    train(
+        gpt2(2),
+        tmp_path / "trained",
+        (before, callback),
+        samples=8,
+        num_train_epochs=2,
+        gradient_accumulation_steps=3,
+        max_grad_norm=1e-3,
+    )
     gradients = records(tmp_path / "statistics", "grad")
     assert [record["gradient_stage"] for record in gradients] == ["pre_clip"] * 4
     for record, kept in zip(gradients, before.gradients, strict=True):
@@ -159,7 +127,7 @@ def test_a_loop_of_accelerate_logs_gradients_before_clipping_also_where_an_epoch
     import accelerate
 
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=3)
-    network = model()
+    network = gpt2(2)
     batches = torch.utils.data.DataLoader(Windows(8), batch_size=2)
     network, optimizer, batches = accelerator.prepare(
         network, torch.optim.SGD(network.parameters(), 0.1), batches
@@ -185,7 +153,7 @@ def test_a_loop_of_accelerate_logs_gradients_before_clipping_also_where_an_epoch
 
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_sites_of_a_hugging_face_model_are_those_of_its_modules(tmp_path, reentrant: bool) -> None:
-    network = model(attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)
+    network = gpt2(2, attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)
     ids = torch.arange(18).reshape(2, 9) % 60
     seen: dict[str, list[torch.Tensor]] = {}
     gradients: dict[str, list[torch.Tensor]] = {}

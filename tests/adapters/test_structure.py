@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from megalens.adapters import StructureAdapter, find_adapter
+from megalens.adapters import StructureAdapter, find_adapter, find_points
 from megalens.tracer.perturb.plan import refused_layers
-from tests.adapters.watched import watched
+from tests.adapters.watched import traced, watched
 
 IDS = torch.randint(0, 40, (2, 7), generator=torch.Generator().manual_seed(3))
 
@@ -65,7 +65,7 @@ class Model(nn.Module):
 
 
 @pytest.mark.parametrize("linear", [nn.Linear, QuantisedLinear])
-def test_a_model_of_ones_own_is_found_and_traced_as_plain_hooks_see_it(linear: type, capture_all) -> None:
+def test_a_model_of_ones_own_is_found_and_traced_as_plain_hooks_see_it(linear: type) -> None:
     torch.manual_seed(0)
     model = Model(linear)
     assert isinstance(find_adapter(model), StructureAdapter)
@@ -73,7 +73,7 @@ def test_a_model_of_ones_own_is_found_and_traced_as_plain_hooks_see_it(linear: t
     seen: dict[str, Tensor] = {}
     for name, module in block.named_modules():
         module.register_forward_hook(lambda module, args, output, name=name: seen.update({name: output}))
-    traced, _, _ = capture_all(model, lambda: model(IDS))
+    values = traced(find_points(model), lambda: model(IDS))
     expected = {
         **{
             ("QKV_mat_mul", part): seen["attn.c_attn"][..., i * 16 : i * 16 + 16]
@@ -86,8 +86,8 @@ def test_a_model_of_ones_own_is_found_and_traced_as_plain_hooks_see_it(linear: t
         ("HiddenStates", ""): seen[""],
     }
     for (flag, part), value in expected.items():
-        assert torch.equal(traced[flag, 1, part], value), (flag, part)
-    assert traced["InputTokens", -1, "ids"].tolist() == IDS.tolist()
+        assert torch.equal(values[flag, 1, part], value), (flag, part)
+    assert values["InputTokens", -1, "ids"].tolist() == IDS.tolist()
     points = find_adapter(model).points(model)
     assert [points.model[key] for key in ("layers", "hidden", "vocabulary")] == [3, 16, 40]
     fresh = Model(linear)
@@ -102,27 +102,14 @@ def test_weights_that_are_quantised_are_refused_by_name_where_they_are_to_be_per
     assert "transformer.h.1.attn.c_attn has a weight of torch.int8, which cannot be perturbed" in refused[1]
 
 
-def test_layers_that_are_wrapped_for_checkpointing_are_found_below(capture_all) -> None:
+def test_layers_that_are_wrapped_for_checkpointing_are_found_below() -> None:
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
     model = Model()
-    bare, _, _ = capture_all(model, lambda: model(IDS))
+    bare = traced(find_points(model), lambda: model(IDS))
     blocks = model.transformer["h"]
     for number, block in enumerate(blocks):
         blocks[number] = checkpoint_wrapper(block)
-    wrapped, _, _ = capture_all(model, lambda: model(IDS))
+    wrapped = traced(find_points(model), lambda: model(IDS))
     assert bare.keys() == wrapped.keys()
-    assert all(torch.equal(torch.as_tensor(bare[key]), torch.as_tensor(wrapped[key])) for key in bare)
-
-
-def test_layers_are_numbered_over_all_lists_that_read_words() -> None:
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoder, self.decoder = Model(), Model()
-
-    model = Two()
-    points = find_adapter(model).points(model)
-    modules = [sources[0].module for sources in points.flags["HiddenStates"].layers.values()]
-    assert modules == [*model.encoder.transformer["h"], *model.decoder.transformer["h"]]
-    assert points.layers == 6
+    assert all(torch.equal(bare[key], wrapped[key]) for key in bare)

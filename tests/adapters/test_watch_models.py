@@ -94,6 +94,20 @@ class Stack(nn.Module):
         return x
 
 
+def stack(**parts: Callable[[], nn.Module]) -> Stack:
+    """Return a model of two blocks some parts of which are others."""
+    blocks = [Block(), Block()]
+    for block in blocks:
+        for name, make in parts.items():
+            setattr(block, name, make())
+    return Stack(*blocks)
+
+
+def has_all(points: ModelPoints, layers: list[int]) -> None:
+    for flag in (*ATTENTION, *MLP, "HiddenStates"):
+        assert layers_of(points, flag) == layers, points.flags[flag].reasons
+
+
 def is_what_attention_had(values: dict, number: int, attention: Attention) -> None:
     assert attention.given is not None
     for part, given in zip("qkv", attention.given, strict=True):
@@ -113,8 +127,7 @@ class EncoderDecoder(nn.Module):
 def test_an_encoder_and_a_decoder_are_numbered_one_after_the_other_and_attend_to_themselves() -> None:
     model = EncoderDecoder()
     points, _ = watched(model, lambda: model(IDS))
-    for flag in (*ATTENTION, *MLP, "HiddenStates"):
-        assert layers_of(points, flag) == [0, 1, 2, 3], points.flags[flag].reasons
+    has_all(points, [0, 1, 2, 3])
     values = traced(points, lambda: model(IDS))
     for number, block in enumerate([*model.encoder.blocks, *model.decoder.blocks]):
         is_what_attention_had(values, number, block.first)
@@ -140,8 +153,7 @@ class Towers(nn.Module):
 def test_two_towers_are_both_there() -> None:
     model, image = Towers(), torch.randn(B, 3, 8, 8)
     points, _ = watched(model, lambda: model(IDS, image))
-    for flag in (*ATTENTION, *MLP, "HiddenStates"):
-        assert layers_of(points, flag) == [0, 1, 2, 3], points.flags[flag].reasons
+    has_all(points, [0, 1, 2, 3])
     values = traced(points, lambda: model(IDS, image))
     for number, block in enumerate([*model.text.blocks, *model.image]):
         is_what_attention_had(values, number, block.first)
@@ -292,13 +304,10 @@ def turned(x: Tensor) -> Tensor:
 
 
 def test_norms_and_rotations_between_are_named_and_heads_are_counted() -> None:
-    blocks = [Block(), Block()]
-    for block in blocks:
-        block.first = Nano()  # type: ignore[assignment]
-    model = Stack(*blocks)
+    model = stack(first=Nano)
     points, _ = watched(model, lambda: model(IDS))
     values = traced(points, lambda: model(IDS))
-    for part, projected in blocks[1].first.projected.items():
+    for part, projected in model.blocks[1].first.projected.items():
         assert torch.equal(values["QKV_mat_mul", 1, part], projected)
     assert (points.model["heads"], points.model["kv_heads"]) == (4, 2)
     evidence = points.flags["QKV_mat_mul"].evidence[1]
@@ -307,10 +316,7 @@ def test_norms_and_rotations_between_are_named_and_heads_are_counted() -> None:
 
 
 def test_a_list_that_holds_none_is_a_list() -> None:
-    blocks = [Block(), Block()]
-    model = Stack(*blocks)
-    for block in blocks:
-        block.extra = nn.ModuleList([None, nn.LayerNorm(WIDTH)])  # type: ignore[list-item]
+    model = stack(extra=lambda: nn.ModuleList([None, nn.LayerNorm(WIDTH)]))  # type: ignore[list-item]
     points, _ = watched(model, lambda: model(IDS))
     assert layers_of(points, "QKV_mat_mul") == [0, 1]
 
@@ -424,10 +430,7 @@ class Biased(Attention):
 
 
 def test_what_is_done_with_queries_after_their_projection_is_said() -> None:
-    blocks = [Block(), Block()]
-    for block in blocks:
-        block.first = Biased()
-    model = Stack(*blocks)
+    model = stack(first=Biased)
     points, _ = watched(model, lambda: model(IDS))
     assert "q scaled, shifted after it" in points.flags["QKV_mat_mul"].evidence[0]
     assert "k scaled" not in points.flags["QKV_mat_mul"].evidence[0]
@@ -453,10 +456,7 @@ class Heads(nn.Module):
 
 
 def test_heads_with_modules_of_their_own_are_not_one_tensor() -> None:
-    blocks = [Block(), Block()]
-    for block in blocks:
-        block.first = Heads()  # type: ignore[assignment]
-    model = Stack(*blocks)
+    model = stack(first=Heads)
     points, _ = watched(model, lambda: model(IDS))
     assert layers_of(points, "QKV_mat_mul") == []
     assert "4 attentions" in (points.flags["QKV_mat_mul"].reason or "")
@@ -480,15 +480,12 @@ class Shown(nn.Module):
 
 @pytest.mark.parametrize("drop", [0.0, 0.5])
 def test_probabilities_are_what_a_dropout_is_given(drop: float) -> None:
-    blocks = [Block(), Block()]
-    for block in blocks:
-        block.first = Shown(drop)  # type: ignore[assignment]
-    model = Stack(*blocks)
+    model = stack(first=lambda: Shown(drop))
     points, _ = watched(model, lambda: model(IDS))
     (source,) = points.flags["RawAttentionScore_mat_mul"].layers[0]
-    assert source.module is blocks[0].first.drop
+    assert source.module is model.blocks[0].first.drop
     values = traced(points, lambda: model(IDS))
-    assert torch.equal(values["RawAttentionScore_mat_mul", 1, ""], blocks[1].first.probabilities)
+    assert torch.equal(values["RawAttentionScore_mat_mul", 1, ""], model.blocks[1].first.probabilities)
     if drop:
         assert source.side == "input"
 
@@ -503,10 +500,7 @@ class Forks(Shown):
 
 
 def test_what_only_a_pass_without_gradients_shows_is_not_there_and_said() -> None:
-    blocks = [Block(), Block()]
-    for block in blocks:
-        block.first = Forks(0.0)  # type: ignore[assignment]
-    model = Stack(*blocks).eval()
+    model = stack(first=lambda: Forks(0.0)).eval()
     points, _ = watched(model, lambda: model(IDS))
     assert layers_of(points, "RawAttentionScore_mat_mul") == [0, 1]
     model.train()
@@ -552,14 +546,11 @@ def test_a_table_that_contradicts_what_was_seen_is_refused_with_both_sides_named
 
 
 def test_a_table_may_name_what_a_module_is_given_as_the_probabilities() -> None:
-    blocks = [Block(), Block()]
-    for block in blocks:
-        block.first = Shown(0.5)  # type: ignore[assignment]
-    model = Stack(*blocks)
+    model = stack(first=lambda: Shown(0.5))
     table = {**TABLE, "context": "first.out", "heads": HEADS}
     points, _ = watched(model, lambda: model(IDS), Adapter(**table, probabilities="first.drop:input"))
     values = traced(points, lambda: model(IDS))
-    assert torch.equal(values["RawAttentionScore_mat_mul", 1, ""], blocks[1].first.probabilities)
+    assert torch.equal(values["RawAttentionScore_mat_mul", 1, ""], model.blocks[1].first.probabilities)
     points, _ = watched(model, lambda: model(IDS), Adapter(**table, probabilities="first.drop"))
     assert "shows blocks.0.first.drop:input" in (points.flags["RawAttentionScore_mat_mul"].reason or "")
     with pytest.raises(TracerError, match="dotted path"):
@@ -567,10 +558,7 @@ def test_a_table_may_name_what_a_module_is_given_as_the_probabilities() -> None:
 
 
 def test_an_order_of_parts_that_a_table_gives_wrongly_is_refused() -> None:
-    blocks = [Block(), Block()]
-    for block in blocks:
-        block.first = Shown(0.0)  # type: ignore[assignment]
-    model = Stack(*blocks)
+    model = stack(first=lambda: Shown(0.0))
     table = {**TABLE, "context": "first.out", "heads": HEADS, "qkv": "first.qkv"}
     points, _ = watched(model, lambda: model(IDS), Adapter(**table))
     assert layers_of(points, "QKV_mat_mul") == [0, 1]
@@ -603,8 +591,7 @@ def test_it_is_seen_whatever_surrounds_the_pass(way: Callable[[nn.Module], Tenso
     assert torch.equal(seen, way(model))
     assert torch.equal(state, torch.get_rng_state())
     points = watch.finish()
-    for flag in (*ATTENTION, *MLP, "HiddenStates"):
-        assert layers_of(points, flag) == [0, 1], points.flags[flag].reason
+    has_all(points, [0, 1])
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
@@ -623,8 +610,7 @@ def test_it_is_seen_through_activation_checkpointing(reentrant: bool) -> None:
     points = watch.finish()
     loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
-    for flag in (*ATTENTION, *MLP, "HiddenStates"):
-        assert layers_of(points, flag) == [0, 1], points.flags[flag].reason
+    has_all(points, [0, 1])
 
 
 def test_it_is_seen_where_a_compiled_model_runs_without_its_compiled_code() -> None:
@@ -635,8 +621,7 @@ def test_it_is_seen_where_a_compiled_model_runs_without_its_compiled_code() -> N
     with torch.compiler.set_stance("force_eager"), torch.no_grad(), watch:
         compiled(IDS)
     points = watch.finish()
-    for flag in (*ATTENTION, *MLP, "HiddenStates"):
-        assert layers_of(points, flag) == [0, 1], points.flags[flag].reason
+    has_all(points, [0, 1])
     compiled(IDS)
 
 

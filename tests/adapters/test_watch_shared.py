@@ -22,6 +22,7 @@ from tests.adapters.test_watch_models import (
     Stack,
     layers_of,
     modules_of,
+    stack,
 )
 from tests.adapters.watched import traced, watched
 
@@ -81,9 +82,7 @@ def test_a_sum_that_no_module_gives_is_not_there_and_says_of_what() -> None:
                 nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
             )
 
-    model = Stack(Block(), Block())
-    for block in blocks_of(model):
-        block.first = Summed()
+    model = stack(first=Summed)
     points, _ = watched(model, lambda: model(IDS))
     reason = points.flags["QKV_mat_mul"].reasons[0]
     assert "the sum of what blocks.0.first.a and blocks.0.first.change give" in reason
@@ -106,9 +105,7 @@ def test_a_module_that_its_layer_calls_in_pieces_is_not_there() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return torch.cat([super(Pieces, self).forward(each) for each in x.split(4, 1)], 1)
 
-    model = Stack(Block(), Block())
-    for block in blocks_of(model):
-        block.feed = Pieces()
+    model = stack(feed=Pieces)
     points, _ = watched(model, lambda: model(IDS))
     assert layers_of(points, "MLP2_mat_mul") == []
     assert "is called 2 times in one pass of this layer" in points.flags["MLP2_mat_mul"].reasons[1]
@@ -320,9 +317,7 @@ class Chooses(nn.Module):
 
 
 def test_the_router_is_what_gives_the_scores_of_which_the_largest_are_chosen() -> None:
-    model = Stack(Block(), Block())
-    for block in blocks_of(model):
-        block.feed = Chooses()
+    model = stack(feed=Chooses)
     points, _ = watched(model, lambda: model(IDS))
     routers = [modules_of(points, "RouterProbabilities", number) for number in (0, 1)]
     assert routers == [[block.feed.two] for block in blocks_of(model)]

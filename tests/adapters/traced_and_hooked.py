@@ -5,11 +5,9 @@ from torch import nn
 
 from megalens.adapters import find_points
 from megalens.adapters.watch import PassWatch
-from megalens.tracer.tensors.capture import Capture
-from megalens.tracer.tensors.config import change_plan, settings_from
-from megalens.tracer.tensors.plan import TracingPlan
 from tests.adapters.model_zoo import Layout
 from tests.adapters.plain_hooks import plain_hooks
+from tests.adapters.watched import captured
 
 IDS = torch.randint(3, 60, (2, 2, 9), generator=torch.Generator().manual_seed(5))
 
@@ -28,37 +26,17 @@ def check(
         model(input_ids=IDS[0], labels=IDS[0])
     points = watch.finish()
     assert watch.failed is None
-    warnings: list[str] = []
-    capture = Capture(points, warnings.append, hand_over=lambda batch: None)
-    passes = ["forward", "backward"] if gradients else ["forward"]
-    settings = {
-        flag: {
-            "compressor": {"name": "NoOp"},
-            "samples": None,
-            "passes": ["forward"]
-            if flag in ("InputTokens", "RouterProbabilities", "ExpertOutputs")
-            else passes,
-        }
-        for flag, here in points.flags.items()
-        if here.layers
-    }
-    capture.follow(change_plan(TracingPlan(), settings_from(settings), points))
     trains = model.training
-    # Training mode of the model itself is all that tells a pass of training; what is inside may stay without dropout.
-    for root in points.roots:
-        root.training = True
-    capture.begin(1, "train")
-    with plain_hooks(bare, layout, attention == "eager") as (seen, expected_gradients):
+    with (
+        captured(points, "forward", *(["backward"] if gradients else [])) as rows,
+        plain_hooks(bare, layout, attention == "eager") as (seen, expected_gradients),
+    ):
         for ids in IDS[:micro_batches]:
             output = model(input_ids=ids, labels=ids)
             if trains:
                 output.loss.backward()
-    fired, expected, missing = capture.fired() or (0, 1, {})
-    batch = capture.take()
-    capture.release()
-    assert (fired, missing, warnings) == (expected, {}, []), (missing, warnings)
     traced: dict = {}
-    for row in batch.rows:
+    for row in rows:
         key = (row.meta.flag, row.meta.layer, row.meta.part)
         traced.setdefault((row.meta.side, *key), {})[row.meta.micro_batch] = row.values
     found = {key[1:]: values for key, values in traced.items() if key[0] == "forward"}

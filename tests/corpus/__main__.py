@@ -5,19 +5,13 @@ twice there or missing in silence.
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import sys
-import tempfile
 import time
-import warnings
 from collections import Counter
 
-import torch
-
-from .traced import FLAGS, STATISTICS
+from .traced import FLAGS, STATISTICS, quietly
 from .trial import Trial, all_scripts, try_script
-from .verdict import ABSENT, BAD, FIRST, RIGHT, SILENT, STAGE, TWICE, WATCHED, WRONG
+from .verdict import ABSENT, BAD, FIRST, RIGHT, SILENT, STAGE, TWICE, WATCHED, WRONG, print_kinds
 
 _MARKS = {
     RIGHT: "=",
@@ -66,15 +60,11 @@ def main() -> int:
         for each in chosen:
             print(f"{each.name:28} {each.about}")
         return 0
-    torch.set_num_threads(1)
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
     began = time.monotonic()
     totals: Counter[str] = Counter()
     trials = []
     print(f"{'':28} loss {' '.join(f'{each:4}' for each in _SHORT)}")
-    with tempfile.TemporaryDirectory(prefix="corpus-hubs-") as runtime:
-        os.environ["MEGALENS_RUNTIME_DIR"] = runtime
+    with quietly():
         for each in chosen:
             trials.append(trial := try_script(each, raises=arguments.raises))
             _print(trial, arguments.sentences)
@@ -86,18 +76,7 @@ def main() -> int:
         f"{sum(not (trial.losses_differ or trial.failed) for trial in trials)} of {len(trials)}",
     )
     print("rows:", ", ".join(f"{totals[kind]:,} {kind}" for kind in (RIGHT, STAGE, WATCHED, ABSENT, *BAD)))
-    for kind in BAD:
-        of = Counter(
-            what
-            for trial in trials
-            for what in {
-                name for each in trial.verdicts for name in each.counts if each.counts[name].get(kind)
-            }
-        )
-        print(
-            f"{kind}, in how many scripts:",
-            ", ".join(f"{what} {count}" for what, count in of.most_common()) or "none",
-        )
+    print_kinds(BAD, (trial.verdicts for trial in trials), "scripts")
     return int(good < len(trials))
 
 

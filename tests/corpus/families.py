@@ -7,12 +7,9 @@ from __future__ import annotations
 import argparse
 import copy
 import gc
-import logging
-import os
 import sys
 import tempfile
 import time
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,8 +23,8 @@ from torch import Tensor
 from .family_hooks import show_family
 from .family_models import KINDS, NotBuiltError, architectures, build, inputs
 from .job import Job
-from .traced import FLAGS, Recording, Traced
-from .verdict import ABSENT, BAD, RIGHT, SILENT, TWICE, WRONG, Verdict, once, reason, same
+from .traced import FLAGS, Recording, Traced, quietly
+from .verdict import ABSENT, BAD, RIGHT, SILENT, TWICE, WRONG, Verdict, once, print_kinds, reason, same
 from .witness import Pass, Witness
 
 LIKELY, UNKNOWN = "likely", "not comparable"
@@ -342,12 +339,10 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="*", default=[*KINDS], choices=[*KINDS])
     parser.add_argument("--sentences", action="store_true", help="also print why what is absent is absent")
     arguments = parser.parse_args()
-    quiet()
     began = time.monotonic()
     families: list[Family] = []
     not_built: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="corpus-hubs-") as runtime:
-        os.environ["MEGALENS_RUNTIME_DIR"] = runtime
+    with quietly():
         for kind, model_type, class_name in architectures(tuple(arguments.kinds)):
             if arguments.models and model_type not in arguments.models:
                 continue
@@ -362,12 +357,6 @@ def main() -> int:
     _sum_up(families, not_built)
     print(f"in {time.monotonic() - began:.0f} s")
     return int(any(each.outcome in ("wrong", "silent", "failed") for each in families))
-
-
-def quiet() -> None:
-    torch.set_num_threads(1)
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
 
 
 def _print(family: Family, sentences: bool) -> None:
@@ -398,14 +387,7 @@ def _sum_up(families: Sequence[Family], not_built: Counter[str]) -> None:
         f"not built: {not_built.total()}, for example:",
         ", ".join(f"{count} {why}" for why, count in not_built.most_common(8)),
     )
-    for kind in (*BAD, UNKNOWN, ABSENT):
-        flags = Counter(
-            flag for each in families for flag, counts in each.verdict.counts.items() if counts.get(kind)
-        )
-        print(
-            f"{kind}, in how many architectures:",
-            ", ".join(f"{flag} {count}" for flag, count in flags.most_common()) or "none",
-        )
+    print_kinds((*BAD, UNKNOWN, ABSENT), ([each.verdict] for each in families), "architectures")
 
 
 if __name__ == "__main__":

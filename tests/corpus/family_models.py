@@ -110,10 +110,10 @@ def architectures(kinds: tuple[str, ...] = tuple(KINDS)) -> Iterator[tuple[str, 
                 yield kind, model_type, name if isinstance(name, str) else name[0]
 
 
-def small_config(model_type: str) -> Any:
-    """Return the default config with few layers, heads, words and features."""
+def small_config(model_type: str, **options: Any) -> Any:
+    """Return the default config with few layers, heads, words and features, and with ``options``."""
     kind = configuration_auto.CONFIG_MAPPING[model_type]
-    return kind(**{**_smaller(kind()), **_OWN.get(model_type, {})})
+    return kind(**{**_smaller(kind()), **_OWN.get(model_type, {}), **options})
 
 
 def _smaller(config: Any) -> dict[str, Any]:

@@ -102,12 +102,17 @@ def script(
     """Add a function to the corpus."""
 
     def add(run: Callable[[Job], None]) -> Callable[[Job], None]:
-        name = run.__name__
-        assert name not in SCRIPTS, name
-        SCRIPTS[name] = Script(name, (run.__doc__ or "").strip(), run, stacks, quick)
+        add_script(run, run.__name__, run.__doc__ or "", stacks=stacks, quick=quick)
         return run
 
     return add
+
+
+def add_script(
+    run: Callable[[Job], None], name: str, about: str, *, stacks: bool = False, quick: bool = False
+) -> None:
+    assert name not in SCRIPTS, name
+    SCRIPTS[name] = Script(name, about.strip(), run, stacks, quick)
 
 
 def seeing(seer: Seer) -> Callable[[], None]:

@@ -4,14 +4,14 @@ batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .job import Job, see
+from .job import Job, Shaped, see
 
 WORDS, WIDTH, HEADS, LAYERS, LENGTH = 41, 16, 4, 2, 7
 
@@ -30,17 +30,37 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten())
 
 
-def train(job: Job, model: nn.Module, steps: int = 3, **tracing: Any) -> None:
-    """The plainest loop, for scripts that are about the model."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW((each for each in model.parameters() if each.requires_grad), lr=1e-2)
+
+
+def next_words(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy(model(ids), targets)
+
+
+def train(
+    job: Job,
+    model: nn.Module,
+    data: Iterable[tuple[Tensor, Tensor]] | None = None,
+    *,
+    loss: Callable[..., Tensor] = next_words,
+    optimizer: torch.optim.Optimizer | None = None,
+    clip: float | None = None,
+    **tracing: Any,
+) -> None:
+    """The plainest loop, for scripts that are about the model, or about the ``loss`` of it and a batch."""
+    optimizer = optimizer or adam(model)
     job.watch(model, optimizer, **tracing)
-    for ids, targets in batches(steps):
+    for batch in data or batches():
         with job.step():
-            loss = cross_entropy(model(ids), targets)
+            value = loss(model, *batch)
             optimizer.zero_grad()
-            loss.backward()
+            value.backward()
+            if clip is not None:
+                job.reduced()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
             optimizer.step()
-            job.loss(loss)
+            job.loss(value)
 
 
 def split_heads(x: Tensor, heads: int = HEADS) -> Tensor:
@@ -59,6 +79,8 @@ class Attention(nn.Module):
     """
 
     causal = True
+    shaped: Shaped | None = None
+    """Brings what comes with other axes into the order of ``see``; so it is of an MLP and a block."""
 
     def __init__(self, layer: int) -> None:
         super().__init__()
@@ -82,14 +104,19 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.queries_keys_values(x)
         see("QKV_mat_mul", self.layer, q=q, k=k, v=v)
-        context = join_heads(self.attend(q, k, v))
-        see("ContextLayer_mat_mul", self.layer, context)
+        return self.projected(join_heads(self.attend(q, k, v)))
+
+    def projected(self, context: Tensor) -> Tensor:
+        see("ContextLayer_mat_mul", self.layer, context, shaped=self.shaped)
         out = self.proj(context)
-        see("AttentionOutput_mat_mul", self.layer, out)
+        see("AttentionOutput_mat_mul", self.layer, out, shaped=self.shaped)
         return out
 
 
 class MLP(nn.Module):
+    activate = staticmethod(F.gelu)
+    shaped: Shaped | None = None
+
     def __init__(self, layer: int) -> None:
         super().__init__()
         self.layer = layer
@@ -97,13 +124,15 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.fc1(x)
-        see("MLP1_mat_mul", self.layer, inner)
-        out = self.fc2(F.gelu(inner))
-        see("MLP2_mat_mul", self.layer, out)
+        see("MLP1_mat_mul", self.layer, inner, shaped=self.shaped)
+        out = self.fc2(self.activate(inner))
+        see("MLP2_mat_mul", self.layer, out, shaped=self.shaped)
         return out
 
 
 class Block(nn.Module):
+    shaped: Shaped | None = None
+
     def __init__(
         self,
         layer: int,
@@ -118,7 +147,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attn(self.ln1(x))
         x = x + self.mlp(self.ln2(x))
-        see("HiddenStates", self.layer, x)
+        see("HiddenStates", self.layer, x, shaped=self.shaped)
         return x
 
 
@@ -142,11 +171,13 @@ class GPT(nn.Module):
         see("InputTokens", -1, ids=ids)
         return self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
 
-    def features(self, ids: Tensor) -> Tensor:
-        x = self.embed(ids)
+    def run(self, x: Tensor) -> Tensor:
         for block in self.blocks:
             x = block(x)
-        return self.ln_f(x)
+        return x
+
+    def features(self, ids: Tensor) -> Tensor:
+        return self.ln_f(self.run(self.embed(ids)))
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.head(self.features(ids))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +31,17 @@ FLAGS = (
 )
 STATISTICS = ("grad", "param", "activation", "dgrad", "residual", "residual_dgrad")
 _COORDINATES = ("layer", "step", "part", "micro_batch", "call")
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Run with hubs of one's own, in one thread, and let nothing be printed but what the program says."""
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory(prefix="corpus-hubs-") as runtime:
+        os.environ["MEGALENS_RUNTIME_DIR"] = runtime
+        yield
 
 
 @dataclass

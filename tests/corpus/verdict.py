@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,19 @@ class Verdict:
             (kind for kind in (*BAD, ABSENT, WATCHED, STAGE, RIGHT) if self.counts[what].get(kind)),
             None,
         )
+
+
+def print_kinds(kinds: Sequence[str], models: Iterable[Sequence[Verdict]], where: str) -> None:
+    """Print in how many models, of which each may have several verdicts, a flag has rows of a kind."""
+    models = [*models]
+    for kind in kinds:
+        of = Counter(
+            what
+            for verdicts in models
+            for what in {name for each in verdicts for name in each.counts if each.counts[name].get(kind)}
+        )
+        said = ", ".join(f"{what} {count}" for what, count in of.most_common()) or "none"
+        print(f"{kind}, in how many {where}:", said)
 
 
 def same(found: Any, expected: Tensor) -> bool:

@@ -164,6 +164,12 @@ class NoWeightsBlock(nn.Module):
         return x
 
 
+class Squared(MLP):
+    @staticmethod
+    def activate(x: Tensor) -> Tensor:
+        return F.relu(x).square()
+
+
 @script(quick=True)
 def nanochat_like(job: Job) -> None:
     """c_q, c_k, c_v with rotary positions and normed queries and keys, functional norms, relu squared;
@@ -182,14 +188,6 @@ def nanochat_like(job: Job) -> None:
         def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k = (F.rms_norm(rotate(each), (HEAD,)) for each in (q, k))
             return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-
-    class Squared(MLP):
-        def forward(self, x: Tensor) -> Tensor:
-            inner = self.fc1(x)
-            see("MLP1_mat_mul", self.layer, inner)
-            out = self.fc2(F.relu(inner).square())
-            see("MLP2_mat_mul", self.layer, out)
-            return out
 
     train(job, GPT(Normed, Squared, block=NoWeightsBlock))
 

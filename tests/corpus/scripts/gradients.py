@@ -4,16 +4,38 @@ ordinary ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..job import Job, script
-from ..parts import GPT, LENGTH, WIDTH, WORDS, batches, cross_entropy
+from ..parts import GPT, LENGTH, WIDTH, WORDS, adam, batches, cross_entropy, train
 
 
-def adam(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(model.parameters(), lr=1e-2)
+def train_with(
+    job: Job,
+    between: Callable[[nn.Module, int], None],
+    make: Callable[[nn.Module], torch.optim.Optimizer] = adam,
+    scale: float = 1.0,
+) -> None:
+    """The usual loop; ``between`` is what is done with gradients before the step, whose number it takes."""
+    model = GPT()
+    optimizer = make(model)
+    job.watch(model, optimizer)
+    for number, (ids, targets) in enumerate(batches()):
+        with job.step():
+            loss = cross_entropy(model(ids), targets)
+            (loss * scale).backward()
+            between(model, number)
+            optimizer.step()
+            optimizer.zero_grad()
+            job.loss(loss)
+
+
+def descent(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1)
 
 
 @script(quick=True)
@@ -38,26 +60,20 @@ def clipping_by_torch(job: Job) -> None:
 @script()
 def own_clipping(job: Job) -> None:
     """Clipped by hand: the norm of each parameter's gradient bounded in place."""
-    model = GPT()
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            loss = cross_entropy(model(ids), targets)
-            loss.backward()
-            job.reduced()
-            for parameter in model.parameters():
-                parameter.grad.mul_(min(1.0, 0.05 / (float(parameter.grad.norm()) + 1e-6)))
-            optimizer.step()
-            optimizer.zero_grad()
-            job.loss(loss)
+
+    def bound(model: nn.Module, _: int) -> None:
+        job.reduced()
+        for parameter in model.parameters():
+            parameter.grad.mul_(min(1.0, 0.05 / (float(parameter.grad.norm()) + 1e-6)))
+
+    train_with(job, bound)
 
 
 @script()
 def divided_by_micro_batches(job: Job) -> None:
     """Losses are summed over micro-batches; gradients are divided by their number right before the step."""
     model = GPT()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = descent(model)
     job.watch(model, optimizer)
     data = [*batches(6)]
     for at in range(0, 6, 2):
@@ -77,56 +93,38 @@ def own_reduction(job: Job) -> None:
     """One flat buffer of all gradients is summed, as by an all_reduce of one's own, and copied back as an
     average.
     """
-    model = GPT()
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            loss = cross_entropy(model(ids), targets)
-            loss.backward()
-            flat = torch.cat([each.grad.flatten() for each in model.parameters()])
-            # What the other process would send.
-            flat = (flat + flat.roll(1)) / 2
-            at = 0
-            for parameter in model.parameters():
-                parameter.grad.copy_(flat[at : at + parameter.numel()].view_as(parameter))
-                at += parameter.numel()
-            optimizer.step()
-            optimizer.zero_grad()
-            job.loss(loss)
+
+    def reduce(model: nn.Module, _: int) -> None:
+        flat = torch.cat([each.grad.flatten() for each in model.parameters()])
+        # What the other process would send.
+        flat = (flat + flat.roll(1)) / 2
+        at = 0
+        for parameter in model.parameters():
+            parameter.grad.copy_(flat[at : at + parameter.numel()].view_as(parameter))
+            at += parameter.numel()
+
+    train_with(job, reduce)
 
 
 @script()
 def replaced_gradients(job: Job) -> None:
     """p.grad is set to another tensor, as by a projection that keeps another task's gradient."""
-    model = GPT()
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            loss = cross_entropy(model(ids), targets)
-            loss.backward()
-            for parameter in model.parameters():
-                parameter.grad = parameter.grad - parameter.grad.mean()
-            optimizer.step()
-            optimizer.zero_grad()
-            job.loss(loss)
+
+    def project(model: nn.Module, _: int) -> None:
+        for parameter in model.parameters():
+            parameter.grad = parameter.grad - parameter.grad.mean()
+
+    train_with(job, project)
 
 
 @script()
 def scaled_by_hand(job: Job) -> None:
     """The loss times 128, gradients over 128 before the step: what a fixed loss scale is."""
-    model = GPT()
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            loss = cross_entropy(model(ids), targets)
-            (loss * 128).backward()
-            torch._foreach_div_([each.grad for each in model.parameters()], 128.0)
-            optimizer.step()
-            optimizer.zero_grad()
-            job.loss(loss)
+
+    def unscale(model: nn.Module, _: int) -> None:
+        torch._foreach_div_([each.grad for each in model.parameters()], 128.0)
+
+    train_with(job, unscale, scale=128)
 
 
 @script()
@@ -152,21 +150,15 @@ def grad_scaler(job: Job) -> None:
 @script()
 def zeroed_gradients(job: Job) -> None:
     """Every second step's gradients are thrown away as a spike: zeroed in place before the step."""
-    model = GPT()
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for number, (ids, targets) in enumerate(batches()):
-        with job.step():
-            loss = cross_entropy(model(ids), targets)
-            loss.backward()
-            job.reduced()
-            if number % 2:
-                for parameter in model.parameters():
-                    parameter.grad.zero_()
-            job.reduced()
-            optimizer.step()
-            optimizer.zero_grad()
-            job.loss(loss)
+
+    def throw_away(model: nn.Module, number: int) -> None:
+        job.reduced()
+        if number % 2:
+            for parameter in model.parameters():
+                parameter.grad.zero_()
+        job.reduced()
+
+    train_with(job, throw_away)
 
 
 @script()
@@ -174,21 +166,15 @@ def nan_gradients(job: Job) -> None:
     """One gradient becomes NaN and one infinite between backward and the step, as a faulty reduction makes
     them.
     """
-    model = GPT()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    job.watch(model, optimizer)
-    for number, (ids, targets) in enumerate(batches()):
-        with job.step():
-            loss = cross_entropy(model(ids), targets)
-            loss.backward()
-            job.reduced()
-            if number == 2:
-                model.head.weight.grad[0] = torch.nan
-                model.blocks[0].attn.proj.bias.grad[0] = torch.inf
-            job.reduced()
-            optimizer.step()
-            optimizer.zero_grad()
-            job.loss(loss)
+
+    def spoil(model: nn.Module, number: int) -> None:
+        job.reduced()
+        if number == 2:
+            model.head.weight.grad[0] = torch.nan
+            model.blocks[0].attn.proj.bias.grad[0] = torch.inf
+        job.reduced()
+
+    train_with(job, spoil, descent)
 
 
 @script()
@@ -228,16 +214,11 @@ def embedding_bag(job: Job) -> None:
         def forward(self, users: Tensor, items: Tensor) -> Tensor:
             return self.mlp(torch.cat((self.users(users), self.items(items)), -1)).squeeze(-1)
 
+    def liked(model: nn.Module, users: Tensor, items: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(model(users, items), (items[:, 0] % 2).float())
+
     model = Recommender()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    job.watch(model, optimizer)
-    for users, items in batches():
-        with job.step():
-            loss = F.binary_cross_entropy_with_logits(model(users, items), (items[:, 0] % 2).float())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+    train(job, model, loss=liked, optimizer=descent(model))
 
 
 @script()
@@ -363,21 +344,11 @@ def complex_parameters(job: Job) -> None:
             self.mixer = Mixer()
 
         def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
-            for block in self.blocks:
-                x = block(x)
+            x = self.run(self.embed(ids))
             return self.ln_f(x + self.mixer(x))
 
     model = Mixed()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            loss = cross_entropy(model(ids), targets)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+    train(job, model, optimizer=torch.optim.Adam(model.parameters(), lr=1e-2))
 
 
 @script()
@@ -413,7 +384,6 @@ def two_optimizers(job: Job) -> None:
 def hooks_on_parameters(job: Job) -> None:
     """A hook that halves a gradient as it arrives, and one embedding row that is kept as it is."""
     model = GPT()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def keep_row(gradient: Tensor) -> Tensor:
         gradient = gradient.clone()
@@ -422,14 +392,7 @@ def hooks_on_parameters(job: Job) -> None:
 
     model.head.weight.register_hook(lambda gradient: gradient / 2)
     model.wte.weight.register_hook(keep_row)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            loss = cross_entropy(model(ids), targets)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+    train(job, model, optimizer=descent(model))
 
 
 @script()

@@ -26,12 +26,11 @@ def list_with_none(job: Job) -> None:
                     )
             self.layers = nn.ModuleList(layers)
 
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
+        def run(self, x: Tensor) -> Tensor:
             for number, (norms, block, _) in enumerate(self.layers):
                 x = x + block(norms[0](x))
                 see("HiddenStates", number, x)
-            return self.ln_f(x)
+            return x
 
     train(job, Alternating())
 
@@ -45,8 +44,8 @@ def layers_by_name(job: Job) -> None:
             super().__init__(layers=0)
             self.layer1, self.layer2 = Block(0), Block(1)
 
-        def features(self, ids: Tensor) -> Tensor:
-            return self.ln_f(self.layer2(self.layer1(self.embed(ids))))
+        def run(self, x: Tensor) -> Tensor:
+            return self.layer2(self.layer1(x))
 
     train(job, Named())
 
@@ -77,13 +76,12 @@ def added_outside(job: Job) -> None:
             del self.blocks
             self.layers = nn.ModuleList(nn.ModuleList([Attends(at), Feeds(at)]) for at in range(2))
 
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
+        def run(self, x: Tensor) -> Tensor:
             for number, (attention, feed) in enumerate(self.layers):
                 x = attention(x) + x
                 x = feed(x) + x
                 see("HiddenStates", number, x)
-            return self.ln_f(x)
+            return x
 
     train(job, Listed())
 
@@ -93,10 +91,9 @@ def layers_by_forward(job: Job) -> None:
     """The layers themselves are called by .forward, what is in them as usual."""
 
     class Direct(GPT):
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
+        def run(self, x: Tensor) -> Tensor:
             for block in self.blocks:
                 x = block.forward(x)
-            return self.ln_f(x)
+            return x
 
     train(job, Direct())

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..job import Job, script, see
-from ..parts import GPT, WIDTH, Attention, batches, cross_entropy
+from ..parts import GPT, WIDTH, Attention, adam, batches, cross_entropy, train
 
 
 class WithLoss(GPT):
@@ -24,54 +24,33 @@ class WithLoss(GPT):
         return cross_entropy(logits, targets), logits, x
 
 
-def adam(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(model.parameters(), lr=1e-2)
-
-
-def clip(job: Job, model: nn.Module, most: float) -> None:
-    job.reduced()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), most)
-
-
 @script(quick=True)
 def distillation(job: Job) -> None:
     """The model gives its own loss first; what is trained on is a divergence of its logits from a
     teacher's.
     """
-    teacher, model = GPT().eval(), WithLoss()
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
+    teacher = GPT().eval()
+
+    def diverges(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
         with torch.no_grad():
             wanted = teacher(ids).softmax(-1)
-        with job.step():
-            _, logits, _ = model(ids, targets)
-            loss = F.kl_div(logits.log_softmax(-1), wanted, reduction="batchmean")
-            optimizer.zero_grad()
-            loss.backward()
-            clip(job, model, 0.1)
-            optimizer.step()
-            job.loss(loss)
+        _, logits, _ = model(ids, targets)
+        return F.kl_div(logits.log_softmax(-1), wanted, reduction="batchmean")
+
+    train(job, WithLoss(), loss=diverges, clip=0.1)
 
 
 @script()
 def weighted_loss(job: Job) -> None:
-    """Tokens are weighted: the loss is of logits, the model's own is only printed."""
-    model = WithLoss()
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            own, logits, _ = model(ids, targets)
-            weights = 1.0 + (targets % 3 == 0)
-            loss = (
-                F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none") * weights.flatten()
-            ).mean()
-            loss.backward()
-            clip(job, model, 0.5)
-            optimizer.step()
-            optimizer.zero_grad()
-            job.loss(loss + 0 * own.detach())
+    """Tokens are weighted: the loss is of logits, the model's own is left."""
+
+    def weighted(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+        _, logits, _ = model(ids, targets)
+        weights = 1.0 + (targets % 3 == 0)
+        of_each = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+        return (of_each * weights.flatten()).mean()
+
+    train(job, WithLoss(), loss=weighted, clip=0.5)
 
 
 @script()
@@ -79,19 +58,13 @@ def loss_of_hidden_states(job: Job) -> None:
     """A contrastive loss of the last hidden states, which the model gives third; its logits get no
     gradient.
     """
-    model = WithLoss()
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for ids, targets in batches(size=4):
-        with job.step():
-            _, _, hidden = model(ids, targets)
-            pooled = F.normalize(hidden.mean(1), dim=-1)
-            loss = F.cross_entropy(pooled[:2] @ pooled[2:].T / 0.1, torch.arange(2))
-            optimizer.zero_grad()
-            loss.backward()
-            clip(job, model, 0.1)
-            optimizer.step()
-            job.loss(loss)
+
+    def contrasted(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+        _, _, hidden = model(ids, targets)
+        pooled = F.normalize(hidden.mean(1), dim=-1)
+        return F.cross_entropy(pooled[:2] @ pooled[2:].T / 0.1, torch.arange(2))
+
+    train(job, WithLoss(), batches(size=4), loss=contrasted, clip=0.1)
 
 
 @script()
@@ -136,35 +109,21 @@ def nested_outputs(job: Job) -> None:
             x = self.features(ids)
             return Output(None, {"aux": [x.mean()], "words": [self.head(x[:, :-1]), self.head(x[:, -1:])]})
 
-    model = Nested()
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            logits = torch.cat(model(ids).predictions["words"], 1)
-            loss = cross_entropy(logits, targets)
-            optimizer.zero_grad()
-            loss.backward()
-            clip(job, model, 0.1)
-            optimizer.step()
-            job.loss(loss)
+    def deep(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(torch.cat(model(ids).predictions["words"], 1), targets)
+
+    train(job, Nested(), loss=deep, clip=0.1)
 
 
 @script()
 def training_in_eval_mode(job: Job) -> None:
     """The model stays in eval() while it is fine-tuned, as where dropout is not wanted."""
     model = WithLoss().eval()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            _, logits, _ = model(ids, targets)
-            loss = cross_entropy(logits, targets)
-            optimizer.zero_grad()
-            loss.backward()
-            clip(job, model, 0.1)
-            optimizer.step()
-            job.loss(loss)
+
+    def of_logits(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(model(ids, targets)[1], targets)
+
+    train(job, model, loss=of_logits, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), clip=0.1)
 
 
 @script(quick=True)
@@ -172,24 +131,18 @@ def preference_pairs(job: Job) -> None:
     """DPO: chosen and rejected by two passes of the policy, and both by a reference without gradients."""
     policy = GPT()
     reference = copy.deepcopy(policy).eval()
-    optimizer = adam(policy)
-    job.watch(policy, optimizer)
 
     def likelihood(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
         return model(ids).log_softmax(-1).gather(-1, targets[..., None]).sum((1, 2))
 
-    for ids, chosen in batches():
+    def preferred(policy: nn.Module, ids: Tensor, chosen: Tensor) -> Tensor:
         rejected = chosen.flip(1)
-        with job.step():
-            better, worse = likelihood(policy, ids, chosen), likelihood(policy, ids, rejected)
-            with torch.no_grad():
-                old = likelihood(reference, ids, chosen) - likelihood(reference, ids, rejected)
-            loss = -F.logsigmoid(0.1 * (better - worse - old)).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            clip(job, policy, 1.0)
-            optimizer.step()
-            job.loss(loss)
+        better, worse = likelihood(policy, ids, chosen), likelihood(policy, ids, rejected)
+        with torch.no_grad():
+            old = likelihood(reference, ids, chosen) - likelihood(reference, ids, rejected)
+        return -F.logsigmoid(0.1 * (better - worse - old)).mean()
+
+    train(job, policy, loss=preferred, clip=1.0)
 
 
 @script()
@@ -223,10 +176,7 @@ def gradient_penalty(job: Job) -> None:
     class Penalised(GPT):
         def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
             x = self.embed(ids)
-            y = x
-            for block in self.blocks:
-                y = block(y)
-            return self.head(self.ln_f(y)), x
+            return self.head(self.ln_f(self.run(x))), x
 
     class Written(Attention):
         # Fused attention has no second derivative.
@@ -235,19 +185,13 @@ def gradient_penalty(job: Job) -> None:
             see("RawAttentionScore_mat_mul", self.layer, probabilities)
             return probabilities @ v
 
-    model = Penalised(Written)
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            optimizer.zero_grad()
-            logits, at = model(ids)
-            own = cross_entropy(logits, targets)
-            (slope,) = torch.autograd.grad(own, at, create_graph=True)
-            loss = own + 0.5 * slope.square().sum()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+    def penalised(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+        logits, at = model(ids)
+        own = cross_entropy(logits, targets)
+        (slope,) = torch.autograd.grad(own, at, create_graph=True)
+        return own + 0.5 * slope.square().sum()
+
+    train(job, Penalised(Written), loss=penalised)
 
 
 @script()

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..job import Job, script, see
+from ..job import Job, add_script, script, see
 from ..parts import GPT, MLP, WIDTH, Block, train
 
 INNER = 24
+Halves = Callable[[Tensor], Sequence[Tensor]]
 
 
 class Fused(nn.Module):
     """One layer for gate and up. ``halves`` gives (gate, up) of it."""
 
-    def __init__(self, layer: int) -> None:
+    def __init__(self, layer: int, halves: Halves, activate: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.layer = layer
+        self.layer, self.halves, self.activate = layer, halves, activate
         self.proj_in, self.proj_out = nn.Linear(WIDTH, 2 * INNER), nn.Linear(INNER, WIDTH)
-
-    def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
-
-    activate = staticmethod(F.silu)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.halves(self.proj_in(x))
@@ -33,52 +31,36 @@ class Fused(nn.Module):
         return out
 
 
-@script()
-def geglu_gate_second(job: Job) -> None:
-    """x, gate = proj(x).chunk(2): the second half is the gate, as in x-transformers and diffusers."""
+def fused(name: str, about: str, halves: Halves, activate: Callable[[Tensor], Tensor] = F.silu) -> None:
+    """Add the script of one way to cut the layer."""
 
-    class GEGLU(Fused):
-        activate = staticmethod(F.gelu)
+    def run(job: Job) -> None:
+        train(job, GPT(mlp=lambda layer: Fused(layer, halves, activate)))
 
-        def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            value, gate = x.chunk(2, dim=-1)
-            return gate, value
-
-    train(job, GPT(mlp=GEGLU))
+    add_script(run, name, about, quick=name == "swiglu_gate_first")
 
 
-@script(quick=True)
-def swiglu_gate_first(job: Job) -> None:
-    """gate, up = proj(x).chunk(2): the first half is the gate."""
-
-    class SwiGLU(Fused):
-        def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            gate, up = x.chunk(2, dim=-1)
-            return gate, up
-
-    train(job, GPT(mlp=SwiGLU))
-
-
-@script()
-def swiglu_gate_second(job: Job) -> None:
-    """The same with silu on the second half."""
-
-    class Second(Fused):
-        def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            return x[..., INNER:], x[..., :INNER]
-
-    train(job, GPT(mlp=Second))
-
-
-@script()
-def swiglu_interleaved(job: Job) -> None:
-    """Gate and up take turns, feature by feature, as GPT-OSS has them."""
-
-    class Interleaved(Fused):
-        def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            return x[..., ::2], x[..., 1::2]
-
-    train(job, GPT(mlp=Interleaved))
+fused(
+    "geglu_gate_second",
+    "x, gate = proj(x).chunk(2): the second half is the gate, as in x-transformers and diffusers.",
+    lambda x: x.chunk(2, dim=-1)[::-1],
+    F.gelu,
+)
+fused(
+    "swiglu_gate_first",
+    "gate, up = proj(x).chunk(2): the first half is the gate.",
+    lambda x: x.chunk(2, dim=-1),
+)
+fused(
+    "swiglu_gate_second",
+    "The same with silu on the second half.",
+    lambda x: (x[..., INNER:], x[..., :INNER]),
+)
+fused(
+    "swiglu_interleaved",
+    "Gate and up take turns, feature by feature, as GPT-OSS has them.",
+    lambda x: (x[..., ::2], x[..., 1::2]),
+)
 
 
 @script()

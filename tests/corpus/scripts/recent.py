@@ -24,27 +24,13 @@ from ..parts import (
     split_heads,
     train,
 )
-from .attentions import HEAD, Gated, RMSNorm, Rotated
+from .attentions import HEAD, Gated, RMSNorm, Rotated, Squared
 
 LAYERS = 4
 
 
 def norm(x: Tensor) -> Tensor:
     return F.rms_norm(x, (x.shape[-1],))
-
-
-class SquaredRelu(nn.Module):
-    def __init__(self, layer: int) -> None:
-        super().__init__()
-        self.layer = layer
-        self.c_fc, self.c_proj = nn.Linear(WIDTH, 3 * WIDTH, False), nn.Linear(3 * WIDTH, WIDTH, False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        inner = self.c_fc(x)
-        see("MLP1_mat_mul", self.layer, inner)
-        out = self.c_proj(F.relu(inner).square())
-        see("MLP2_mat_mul", self.layer, out)
-        return out
 
 
 class ValueEmbedded(Attention):
@@ -60,11 +46,8 @@ class ValueEmbedded(Attention):
         see("QKV_mat_mul", self.layer, q=q, k=k, v=v)
         v = self.mix[0] * v if extra is None else self.mix[0] * v + self.mix[1] * split_heads(extra)
         heads = F.scaled_dot_product_attention(norm(q), norm(k), v, is_causal=True, scale=0.12)
-        context = join_heads(heads * torch.sigmoid(self.gate(x[..., :4])).transpose(1, 2).unsqueeze(-1))
-        see("ContextLayer_mat_mul", self.layer, context)
-        out = self.proj(context)
-        see("AttentionOutput_mat_mul", self.layer, out)
-        return out
+        gates = torch.sigmoid(self.gate(x[..., :4])).transpose(1, 2).unsqueeze(-1)
+        return self.projected(join_heads(heads * gates))
 
 
 class Mixing(nn.Module):
@@ -74,7 +57,7 @@ class Mixing(nn.Module):
         super().__init__()
         self.layer = layer
         self.attn = None if layer == 2 else ValueEmbedded(layer)
-        self.mlp = SquaredRelu(layer)
+        self.mlp = Squared(layer)
 
     def forward(self, x: Tensor, first: Tensor, extra: Tensor | None, mix: Tensor) -> Tensor:
         x = mix[0] * x + mix[1] * first
@@ -142,11 +125,7 @@ def norms_behind(job: Job) -> None:
             q, k, v = self.wq(x), self.wk(x), self.wv(x)
             see("QKV_mat_mul", self.layer, q=q, k=k, v=v)
             q, k = split_heads(self.q_norm(q)), split_heads(self.k_norm(k), self.few)
-            context = join_heads(self.attend(q, k, split_heads(v, self.few)))
-            see("ContextLayer_mat_mul", self.layer, context)
-            out = self.proj(context)
-            see("AttentionOutput_mat_mul", self.layer, out)
-            return out
+            return self.projected(join_heads(self.attend(q, k, split_heads(v, self.few))))
 
     class Behind(Block):
         def forward(self, x: Tensor) -> Tensor:
@@ -160,23 +139,16 @@ def norms_behind(job: Job) -> None:
             super().__init__(Normed, Gated, block=Behind)
             self.blocks = nn.ModuleDict({str(number): each for number, each in enumerate(self.blocks)})  # type: ignore[assignment]
 
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
+        def run(self, x: Tensor) -> Tensor:
             for block in self.blocks.values():  # type: ignore[operator]
                 x = block(x)
-            return self.ln_f(x)
+            return x
 
-    model = Named()
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            optimizer.zero_grad()
-            logits = model(ids)
-            loss = cross_entropy(logits, targets) + 1e-4 * logits.logsumexp(-1).pow(2).mean()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+    def of_two_parts(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+        logits = model(ids)
+        return cross_entropy(logits, targets) + 1e-4 * logits.logsumexp(-1).pow(2).mean()
+
+    train(job, Named(), loss=of_two_parts)
 
 
 @script(quick=True)
@@ -198,37 +170,26 @@ def rotated_by_matrices(job: Job) -> None:
 def one_more_axis(job: Job) -> None:
     """The stream has an axis of one between samples and positions."""
 
+    def narrow(x: Tensor) -> Tensor:
+        return x.squeeze(1)
+
     class Wide(Attention):
+        shaped = staticmethod(narrow)
+
         def forward(self, x: Tensor) -> Tensor:
             flat = self.qkv(x)
             q, k, v = (split_heads(each.squeeze(1)) for each in flat.chunk(3, -1))
             see("QKV_mat_mul", self.layer, q=q, k=k, v=v)
-            context = join_heads(self.attend(q, k, v)).unsqueeze(1)
-            see("ContextLayer_mat_mul", self.layer, context, shaped=lambda x: x.squeeze(1))
-            out = self.proj(context)
-            see("AttentionOutput_mat_mul", self.layer, out, shaped=lambda x: x.squeeze(1))
-            return out
+            return self.projected(join_heads(self.attend(q, k, v)).unsqueeze(1))
 
     class WideMLP(MLP):
-        def forward(self, x: Tensor) -> Tensor:
-            inner = self.fc1(x)
-            see("MLP1_mat_mul", self.layer, inner, shaped=lambda x: x.squeeze(1))
-            out = self.fc2(F.gelu(inner))
-            see("MLP2_mat_mul", self.layer, out, shaped=lambda x: x.squeeze(1))
-            return out
+        shaped = staticmethod(narrow)
 
     class WideBlock(Block):
-        def forward(self, x: Tensor) -> Tensor:
-            x = x + self.attn(self.ln1(x))
-            x = x + self.mlp(self.ln2(x))
-            see("HiddenStates", self.layer, x, shaped=lambda x: x.squeeze(1))
-            return x
+        shaped = staticmethod(narrow)
 
     class WideGPT(GPT):
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids).unsqueeze(1)
-            for block in self.blocks:
-                x = block(x)
-            return self.ln_f(x).squeeze(1)
+        def run(self, x: Tensor) -> Tensor:
+            return super().run(x.unsqueeze(1)).squeeze(1)
 
     train(job, WideGPT(Wide, WideMLP, block=WideBlock))

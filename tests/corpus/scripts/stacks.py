@@ -18,7 +18,6 @@ from ..parts import (
     WORDS,
     Attention,
     Block,
-    batches,
     cross_entropy,
     join_heads,
     split_heads,
@@ -61,16 +60,8 @@ class CrossBlock(Block):
         return x
 
 
-def train_pair(job: Job, model: nn.Module) -> None:
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    job.watch(model, optimizer)
-    for source, target in batches():
-        with job.step():
-            optimizer.zero_grad()
-            loss = cross_entropy(model(source, target[:, :-1]), target[:, 1:])
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+def translated(model: nn.Module, source: Tensor, target: Tensor) -> Tensor:
+    return cross_entropy(model(source, target[:, :-1]), target[:, 1:])
 
 
 @script(stacks=True)
@@ -95,7 +86,7 @@ def bart_like(job: Job) -> None:
                 x = layer(x, memory)
             return x @ self.shared.weight.T
 
-    train_pair(job, Pair())
+    train(job, Pair(), loss=translated)
 
 
 @script(stacks=True)
@@ -117,11 +108,7 @@ def t5_like(job: Job) -> None:
                 bias = self.bias(at[None] - at[:, None] + LENGTH).permute(2, 0, 1)[None]
             probabilities = F.softmax((q @ k.transpose(2, 3) + bias).float(), dim=-1)
             see("RawAttentionScore_mat_mul", self.layer, probabilities)
-            context = join_heads(F.dropout(probabilities, 0.1, self.training) @ v)
-            see("ContextLayer_mat_mul", self.layer, context)
-            out = self.proj(context)
-            see("AttentionOutput_mat_mul", self.layer, out)
-            return out, bias
+            return self.projected(join_heads(F.dropout(probabilities, 0.1, self.training) @ v)), bias
 
     class Layer(nn.Module):
         def __init__(self, number: int, crosses: bool) -> None:
@@ -158,7 +145,7 @@ def t5_like(job: Job) -> None:
                 x, bias = block(x, bias, memory)
             return self.lm_head(x)
 
-    train_pair(job, Pair())
+    train(job, Pair(), loss=translated)
 
 
 @script(stacks=True)
@@ -185,19 +172,13 @@ def clip_like(job: Job) -> None:
             scores = self.scale.exp() * a @ b.T
             return scores, scores.T
 
-    model = Towers()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    job.watch(model, optimizer)
-    for ids, _ in batches():
+    def contrasted(model: nn.Module, ids: Tensor, _: Tensor) -> Tensor:
         pictures = ids[:, :1, None, None].float().expand(-1, 3, 8, 8) * torch.linspace(0, 0.1, 8)
-        with job.step():
-            by_picture, by_text = model(pictures, ids)
-            own = torch.arange(ids.shape[0])
-            loss = (F.cross_entropy(by_picture, own) + F.cross_entropy(by_text, own)) / 2
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+        by_picture, by_text = model(pictures, ids)
+        own = torch.arange(ids.shape[0])
+        return (F.cross_entropy(by_picture, own) + F.cross_entropy(by_text, own)) / 2
+
+    train(job, Towers(), loss=contrasted)
 
 
 def pictures(count: int = 3) -> list[tuple[Tensor, Tensor]]:
@@ -210,14 +191,13 @@ def pictures(count: int = 3) -> list[tuple[Tensor, Tensor]]:
 
 def train_pictures(job: Job, model: nn.Module) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    job.watch(model, optimizer)
-    for batch, kinds in pictures():
-        with job.step():
-            loss = F.cross_entropy(model(batch), kinds)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+    train(
+        job,
+        model,
+        pictures(),
+        loss=lambda model, batch, kinds: F.cross_entropy(model(batch), kinds),
+        optimizer=optimizer,
+    )
 
 
 @script(quick=True)
@@ -350,11 +330,10 @@ def albert_like(job: Job) -> None:
         def __init__(self) -> None:
             super().__init__(layers=1)
 
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
+        def run(self, x: Tensor) -> Tensor:
             for _ in range(3):
                 x = self.blocks[0](x)
-            return self.ln_f(x)
+            return x
 
     train(job, Shared())
 

@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..job import Job, script, see
-from ..parts import GPT, LAYERS, LENGTH, MLP, WIDTH, WORDS, Block, batches, cross_entropy, train
+from ..parts import GPT, LAYERS, LENGTH, WIDTH, WORDS, Block, cross_entropy, train
 from ..torch_hooks import show_multihead, show_torch_layers
+from .stacks import translated
 
 
 def layer_of(kind: type[nn.Module], **options: object) -> nn.Module:
@@ -98,65 +99,56 @@ def whole_transformer(job: Job) -> None:
     layers = [*model.transformer.encoder.layers, *model.transformer.decoder.layers]
     job.show(lambda: show_torch_layers(layers))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98))
-    job.watch(model, optimizer)
-    for source, target in batches():
-        with job.step():
-            optimizer.zero_grad()
-            loss = cross_entropy(model(source, target[:, :-1]), target[:, 1:])
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+    train(job, model, loss=translated, optimizer=optimizer)
+
+
+class Multihead(Block):
+    def __init__(self, layer: int, attention: type[nn.Module], mlp: type[nn.Module]) -> None:
+        super().__init__(layer, lambda layer: nn.MultiheadAttention(WIDTH, 4, batch_first=True), mlp)
+
+    def attended(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attended(self.ln1(x))
+        x = x + self.mlp(self.ln2(x))
+        see("HiddenStates", self.layer, x)
+        return x
+
+
+def of_blocks(job: Job, block: type[Block]) -> GPT:
+    model = GPT(block=block)
+    for number, each in enumerate(model.blocks):
+        job.show(lambda number=number, each=each: show_multihead(number, each.attn))
+    return model
 
 
 @script()
 def multihead_attention(job: Job) -> None:
     """nn.MultiheadAttention in a block of one's own, without weights, as CLIP's residual blocks."""
 
-    class Residual(Block):
-        def __init__(self, layer: int, attention: type[nn.Module], mlp: type[nn.Module]) -> None:
-            super().__init__(layer, lambda layer: nn.MultiheadAttention(WIDTH, 4, batch_first=True), mlp)
-
-        def forward(self, x: Tensor) -> Tensor:
-            normed = self.ln1(x)
+    class Residual(Multihead):
+        def attended(self, x: Tensor) -> Tensor:
             mask = torch.full((x.shape[1], x.shape[1]), -torch.inf).triu(1)
-            x = x + self.attn(normed, normed, normed, need_weights=False, attn_mask=mask)[0]
-            x = x + self.mlp(self.ln2(x))
-            see("HiddenStates", self.layer, x)
-            return x
+            return self.attn(x, x, x, need_weights=False, attn_mask=mask)[0]
 
-    model = GPT(mlp=MLP, block=Residual)
-    for number, block in enumerate(model.blocks):
-        job.show(lambda number=number, block=block: show_multihead(number, block.attn))
-    train(job, model)
+    train(job, of_blocks(job, Residual))
 
 
 @script()
 def multihead_attention_weights(job: Job) -> None:
     """nn.MultiheadAttention that gives weights of each head; they go into the loss."""
 
-    class Weighted(Block):
-        def __init__(self, layer: int, attention: type[nn.Module], mlp: type[nn.Module]) -> None:
-            super().__init__(layer, lambda layer: nn.MultiheadAttention(WIDTH, 4, batch_first=True), mlp)
-
-        def forward(self, x: Tensor) -> Tensor:
-            normed = self.ln1(x)
-            out, self.weights = self.attn(normed, normed, normed, average_attn_weights=False)
+    class Weighted(Multihead):
+        def attended(self, x: Tensor) -> Tensor:
+            out, self.weights = self.attn(x, x, x, average_attn_weights=False)
             see("RawAttentionScore_mat_mul", self.layer, self.weights)
-            x = x + out
-            x = x + self.mlp(self.ln2(x))
-            see("HiddenStates", self.layer, x)
-            return x
+            return out
 
-    model = GPT(block=Weighted)
-    for number, block in enumerate(model.blocks):
-        job.show(lambda number=number, block=block: show_multihead(number, block.attn))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            optimizer.zero_grad()
-            loss = cross_entropy(model(ids), targets)
-            loss = loss + 0.01 * sum(F.relu(block.weights - 0.5).sum() for block in model.blocks)
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+    model = of_blocks(job, Weighted)
+
+    def with_weights(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+        loss = cross_entropy(model(ids), targets)
+        return loss + 0.01 * sum(F.relu(block.weights - 0.5).sum() for block in model.blocks)
+
+    train(job, model, loss=with_weights, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))

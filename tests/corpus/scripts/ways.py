@@ -21,6 +21,7 @@ from ..parts import (
     WORDS,
     Attention,
     Block,
+    adam,
     batches,
     cross_entropy,
     join_heads,
@@ -29,18 +30,13 @@ from ..parts import (
 )
 
 
-def adam(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.AdamW((each for each in model.parameters() if each.requires_grad), lr=1e-2)
-
-
 class Checkpointed(GPT):
     reentrant = False
 
-    def features(self, ids: Tensor) -> Tensor:
-        x = self.embed(ids)
+    def run(self, x: Tensor) -> Tensor:
         for block in self.blocks:
             x = checkpoint(block, x, use_reentrant=self.reentrant)
-        return self.ln_f(x)
+        return x
 
 
 @script(quick=True)
@@ -64,9 +60,8 @@ def checkpointing_every_other(job: Job) -> None:
     """Only the first block is checkpointed, over accumulated micro-batches of other lengths."""
 
     class Half(GPT):
-        def features(self, ids: Tensor) -> Tensor:
-            x = checkpoint(self.blocks[0], self.embed(ids), use_reentrant=False)
-            return self.ln_f(self.blocks[1](x))
+        def run(self, x: Tensor) -> Tensor:
+            return self.blocks[1](checkpoint(self.blocks[0], x, use_reentrant=False))
 
     model = Half()
     optimizer = adam(model)
@@ -84,17 +79,12 @@ def checkpointing_every_other(job: Job) -> None:
 @script()
 def autocast(job: Job) -> None:
     """Matrix products in bfloat16 under autocast."""
-    model = GPT()
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                loss = cross_entropy(model(ids), targets)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+
+    def lower(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return cross_entropy(model(ids), targets)
+
+    train(job, GPT(), loss=lower)
 
 
 @script()
@@ -171,15 +161,7 @@ def frozen_parts(job: Job) -> None:
     for part in (model.wte, model.wpe, model.blocks[0]):
         part.requires_grad_(False)
     model.ln_f.eval()
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            loss = cross_entropy(model(ids), targets)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+    train(job, model)
 
 
 @script()
@@ -245,31 +227,13 @@ def wrapped_by_trainer(job: Job) -> None:
         def forward(self, batch: tuple[Tensor, Tensor]) -> Tensor:
             return cross_entropy(self.model(batch[0]), batch[1])
 
-    module = Trainable()
-    optimizer = adam(module)
-    job.watch(module, optimizer)
-    for batch in batches():
-        with job.step():
-            loss = module(batch)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+    train(job, Trainable(), loss=lambda module, *batch: module(batch))
 
 
 @script()
 def called_by_forward(job: Job) -> None:
     """The whole model is called by model.forward, past every hook of its own."""
-    model = GPT()
-    optimizer = adam(model)
-    job.watch(model, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            loss = cross_entropy(model.forward(ids), targets)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+    train(job, GPT(), loss=lambda model, ids, targets: cross_entropy(model.forward(ids), targets))
 
 
 @script()
@@ -277,14 +241,11 @@ def inner_model_called(job: Job) -> None:
     """The body is watched and called; the head is outside of it, and its loss too."""
     body, head = Body(), nn.Linear(WIDTH, WORDS)
     optimizer = torch.optim.AdamW([*body.parameters(), *head.parameters()], lr=1e-2)
-    job.watch(body, optimizer)
-    for ids, targets in batches():
-        with job.step():
-            loss = cross_entropy(head(body(ids)), targets)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+
+    def outside(body: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(head(body(ids)), targets)
+
+    train(job, body, loss=outside, optimizer=optimizer)
 
 
 class Body(GPT):
@@ -304,31 +265,21 @@ def sequence_first(job: Job) -> None:
         return x.transpose(0, 1)
 
     class First(Attention):
+        shaped = staticmethod(turned)
+
         def forward(self, x: Tensor) -> Tensor:
             length, batch, _ = x.shape
             qkv = self.qkv(x).view(length, batch, 4, 3, -1).permute(1, 2, 0, 3, 4)
             q, k, v = qkv.unbind(3)
             see("QKV_mat_mul", self.layer, q=q, k=k, v=v)
-            context = join_heads(self.attend(q, k, v)).transpose(0, 1)
-            see("ContextLayer_mat_mul", self.layer, context, shaped=turned)
-            out = self.proj(context)
-            see("AttentionOutput_mat_mul", self.layer, out, shaped=turned)
-            return out
+            return self.projected(join_heads(self.attend(q, k, v)).transpose(0, 1))
 
     class FirstMLP(MLP):
-        def forward(self, x: Tensor) -> Tensor:
-            inner = self.fc1(x)
-            see("MLP1_mat_mul", self.layer, inner, shaped=turned)
-            out = self.fc2(torch.relu(inner))
-            see("MLP2_mat_mul", self.layer, out, shaped=turned)
-            return out
+        activate = staticmethod(torch.relu)
+        shaped = staticmethod(turned)
 
     class FirstBlock(Block):
-        def forward(self, x: Tensor) -> Tensor:
-            x = x + self.attn(self.ln1(x))
-            x = x + self.mlp(self.ln2(x))
-            see("HiddenStates", self.layer, x, shaped=turned)
-            return x
+        shaped = staticmethod(turned)
 
     class SequenceFirst(GPT):
         def embed(self, ids: Tensor) -> Tensor:
@@ -366,21 +317,16 @@ def layers_of_tuples(job: Job) -> None:
         def forward(self, *, hidden: Tensor, cache: Any = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             q, k, v = (split_heads(each) for each in self.attn.qkv(self.ln1(hidden)).chunk(3, -1))
             see("QKV_mat_mul", self.layer, q=q, k=k, v=v)
-            context = join_heads(self.attn.attend(q, k, v))
-            see("ContextLayer_mat_mul", self.layer, context)
-            out = self.attn.proj(context)
-            see("AttentionOutput_mat_mul", self.layer, out)
-            hidden = hidden + out
+            hidden = hidden + self.attn.projected(join_heads(self.attn.attend(q, k, v)))
             hidden = hidden + self.mlp(self.ln2(hidden))
             see("HiddenStates", self.layer, hidden)
             return hidden, (k, v)
 
     class Tuples(GPT):
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
+        def run(self, x: Tensor) -> Tensor:
             for block in self.blocks:
                 x, _ = block(hidden=x, cache=None)
-            return self.ln_f(x)
+            return x
 
     train(job, Tuples(block=Tuple))
 
@@ -390,14 +336,13 @@ def stochastic_depth(job: Job) -> None:
     """Whole layers are left out at random: a layer that is not called in a step has no rows."""
 
     class Dropped(GPT):
-        def features(self, ids: Tensor) -> Tensor:
-            x = self.embed(ids)
+        def run(self, x: Tensor) -> Tensor:
             for block in self.blocks:
                 if torch.rand(()) > 0.4:
                     x = block(x)
-            return self.ln_f(x)
+            return x
 
-    train(job, Dropped(layers=2 * LAYERS), steps=4)
+    train(job, Dropped(layers=2 * LAYERS), batches(4))
 
 
 @script()
