@@ -10,8 +10,6 @@ import type { IHubSocket } from '../../client/pending-changes';
 import { SUBPROTOCOL } from '../../protocol';
 import { RealJupyter } from './real-jupyter';
 
-jest.setTimeout(60_000);
-
 const STEPS = 20;
 const folder = mkdtempSync(join(tmpdir(), 'megalens-root-'));
 let hub: RealHub;

@@ -5,9 +5,6 @@ import { untranslated } from '../shared/translate';
 import { mountView } from '../registry';
 import type { IView } from '../view';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 let view: IView | null = null;
 afterEach(() => {
   view?.dispose();

@@ -2,9 +2,6 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import { mountView } from '../registry';
 import { fullRun } from './pictured';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 const FLAG = { flag: 'MLP1_mat_mul' } as const;
 
 afterEach(() => document.body.replaceChildren());

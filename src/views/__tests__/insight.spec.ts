@@ -8,9 +8,6 @@ import { untranslated } from '../shared/translate';
 import { readView } from '../still';
 import type { IView } from '../view';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 const EVENTS: readonly IRunEvent[] = [
   { kind: 'settings', first: 10, last: 10, text: 'Tile(96) → Tile(48), by ada' },
   { kind: 'lost', first: 21, last: 24, text: '4 steps did not arrive' }

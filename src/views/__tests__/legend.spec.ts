@@ -7,9 +7,6 @@ import type { IView } from '../view';
 import { loadModel } from './model';
 import { grads } from './moments-page';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 /** Three layers of a tensor and three scalars; the last of each is a hundred times as large, and moves. */
 function runOf(): MemoryRun {
   const run = new MemoryRun();

@@ -5,9 +5,6 @@ import { mountView } from '../registry';
 import type { IView } from '../view';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 class LinkedRun extends MemoryRun {
   readonly link = new RunLink();
 }

@@ -5,9 +5,6 @@ import type { IViewHost } from '../view';
 import { grads, MomentsPage } from './moments-page';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 let page: MomentsPage;
 beforeEach(() => (page = new MomentsPage()));
 afterEach(() => page.close());

@@ -5,8 +5,6 @@ import { MemoryMoments } from '../../store/__tests__/memory-moments';
 import { grads, MomentsPage } from './moments-page';
 import type { MomentGroupsRequest } from '../../protocol/requests.generated';
 
-jest.setTimeout(30_000);
-
 /** Rows that are said to be so many that they stay on the server, which answers totals only when it is let. */
 class ServerRows extends MemoryMoments {
   readonly limitRows = 1_000_000;

@@ -6,9 +6,6 @@ import { tensorNames, type IMomentRow, type MemoryMoments } from '../../store/__
 import { grads, MomentsPage } from './moments-page';
 import { HELLO } from '../../store/__tests__/memory-run';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 let page: MomentsPage;
 beforeEach(() => (page = new MomentsPage()));
 afterEach(() => page.close());

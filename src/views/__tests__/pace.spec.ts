@@ -4,9 +4,6 @@ import { AWAITED_INTERVAL, Pace } from '../mount/drawing';
 import { mountView } from '../registry';
 import type { IView } from '../view';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 /** Observers of the page, which has no layout to see with. */
 let observed: ((entries: { isIntersecting: boolean }[]) => void)[] = [];
 const see = (isIntersecting: boolean): void => observed.forEach(call => call([{ isIntersecting }]));

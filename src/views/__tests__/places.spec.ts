@@ -4,9 +4,6 @@ import { mountView } from '../registry';
 import type { IView } from '../view';
 import { HELLO, MemoryRun } from '../../store/__tests__/memory-run';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 let run: MemoryRun;
 let view: IView | null = null;
 

@@ -3,9 +3,6 @@ import type { ScalarsOptions } from '../../protocol/views.generated';
 import { mountView, type IView, type IViewRuns } from '..';
 import { sectionsOf } from '../scalars/scalars-view';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(60_000);
-
 const NAMES = ['loss', 'train/acc', 'train/lr', 'eval/acc'];
 
 function runOf(id: string, factor: number): MemoryRun {

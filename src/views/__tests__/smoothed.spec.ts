@@ -3,9 +3,6 @@ import { mountView } from '../registry';
 import { readView } from '../still';
 import { fullRun } from './pictured';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 afterEach(() => document.body.replaceChildren());
 
 describe.each<[string, ViewOptions]>([

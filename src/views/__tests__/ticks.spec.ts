@@ -3,9 +3,6 @@ import { MemoryRun } from '../../store/__tests__/memory-run';
 import { mountView } from '../registry';
 import { grads } from './moments-page';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 afterEach(() => document.body.replaceChildren());
 
 /** A run of so many steps, with something of everything. */

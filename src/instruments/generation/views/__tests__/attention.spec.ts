@@ -19,9 +19,6 @@ import type { IView } from '../../../../views/view';
 import { loadView } from '../../../../views/view-code';
 import { loadModel } from '../../../../views/__tests__/model';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 /** A run whose views tell one another what is pinned. */
 class LinkedRun extends WrittenRun {
   readonly link = new RunLink();

@@ -13,9 +13,6 @@ import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
 import { loadModel } from '../../../../views/__tests__/model';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 type Cells = Record<string, unknown>;
 
 const CLEAN = ['The', ' capital', ' of', ' France', ' is', ' Paris'];

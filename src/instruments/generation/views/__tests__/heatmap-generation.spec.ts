@@ -8,9 +8,6 @@ import { mountView } from '../../../../views/registry';
 import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 /** A run whose views tell one another what is pinned. */
 class LinkedRun extends WrittenRun {
   readonly link = new RunLink();

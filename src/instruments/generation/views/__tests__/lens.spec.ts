@@ -11,9 +11,6 @@ import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
 import { loadModel } from '../../../../views/__tests__/model';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 /** Rank of the token that came next, by position and then layer; -1 where none did. */
 const RANKS = [
   [5, 0, 3, 0],

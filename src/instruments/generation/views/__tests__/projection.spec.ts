@@ -10,9 +10,6 @@ import type { IView } from '../../../../views/view';
 import { loadModel } from '../../../../views/__tests__/model';
 import { projectedRun, writeVectors, type IWritten } from './projected-run';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 type Choice = Partial<Omit<ProjectionOptions, 'view'>>;
 
 const options = (more: Choice = {}): ProjectionOptions => ({

@@ -2,9 +2,6 @@ import { AWAITED_INTERVAL, Pace } from '../../../../views/mount/drawing';
 import { mountView } from '../../../../views/registry';
 import { textRun } from './generated-text';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 it('draws a text that is being written twice as often as other pictures', async () => {
   const run = textRun();
   const node = document.createElement('div');

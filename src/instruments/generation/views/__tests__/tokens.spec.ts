@@ -13,9 +13,6 @@ import type { IView, IViewRuns } from '../../../../views/view';
 import { layOut, shownText, adjacentToken } from '../../../../views/kits/text/text-layout';
 import { textRows, textRun, tokenRow } from './generated-text';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 const SITES = [
   {
     name: 'calculation',

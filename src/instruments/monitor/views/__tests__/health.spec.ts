@@ -9,9 +9,6 @@ import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
 import { grads } from '../../../../views/__tests__/moments-page';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 let run: MemoryRun;
 let view: IView;
 

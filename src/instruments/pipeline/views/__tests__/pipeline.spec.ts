@@ -7,9 +7,6 @@ import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
 import { measuredPipeline, measuredWhole } from './measured-pipeline';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 let run: MemoryRun;
 let steps: IPipelineSteps | null;
 let view: IView;

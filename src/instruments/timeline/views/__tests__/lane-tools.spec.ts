@@ -7,9 +7,6 @@ import { timelineAnswer } from '../../client/__tests__/timeline-answer';
 import { TIMELINE, timelineOf } from '../../client/timeline-api';
 import { Overview } from '../lane-tools';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 let asked: TimelineRequest[];
 let view: IView | undefined;
 

@@ -5,9 +5,6 @@ import type { TimelineOptions } from '../../../../protocol/views.generated';
 import { mountView } from '../../../../views/registry';
 import type { IView } from '../../../../views/view';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 const MEMORY = {
   ranks: [1],
   scale: 8e9,

@@ -7,9 +7,6 @@ import { mountView } from '../../../../views/registry';
 import type { IView } from '../../../../views/view';
 import type { TimelineRequest } from '../../../../protocol/requests.generated';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 const ANSWER = timelineAnswer();
 
 let run: MemoryRun;

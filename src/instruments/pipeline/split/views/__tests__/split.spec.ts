@@ -8,9 +8,6 @@ import type { IView } from '../../../../../views/view';
 import type { MeasuredRow } from '../../../views/__tests__/measured-pipeline';
 import { measuredPipeline, measuredWhole } from '../../../views/__tests__/measured-pipeline';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 let run: MemoryRun;
 let steps: IPipelineSteps | null;
 let view: IView;
