@@ -44,15 +44,61 @@ export const saidOf = <O extends object>(words: Said<O>, options: Readonly<Requi
 export const columnOf = ({ columns }: IStreamRows, name?: string): ArrayLike<unknown> | undefined =>
   name === undefined ? undefined : own(columns, name);
 
-/** Whether a change of a run brings rows that a kit draws. */
-export const bringsRows = (change: SourceChange, streams: readonly string[]): boolean =>
-  change.kind === 'rows' && streams.includes(change.stream);
+/** A view that keeps what it read until there are other rows, or something else is asked for. */
+export abstract class KeepingView<O extends object, T> extends ViewModel<O> {
+  /** Streams whose new rows are drawn. */
+  protected abstract readonly streams: readonly string[];
+
+  concerns(change: SourceChange): boolean {
+    const concerned = change.kind === 'rows' && this.streams.includes(change.stream);
+    // A hello may mean that all rows are others.
+    this._isStale ||= concerned || change.kind === 'hello';
+    return concerned;
+  }
+
+  protected override get actions(): IStateActions {
+    return retryingAfter(this.env.actions, () => this.forget());
+  }
+
+  protected forget(): void {
+    this._isStale = true;
+  }
+
+  /**
+   * Read, unless that was done already.
+   *
+   * @param asked - What of the options it depends on.
+   * @param lasts - Whether what was found need not be read again.
+   */
+  protected async once(asked: unknown, read: () => Promise<T>, lasts = (_: T): boolean => true): Promise<T> {
+    const key = JSON.stringify(asked);
+    if (this.kept === null || this._isStale || key !== this._key) {
+      // What comes while this is read is read the next time.
+      this._isStale = false;
+      this._key = '';
+      const found = await read();
+      if (!lasts(found)) {
+        return found;
+      }
+      [this.kept, this._key] = [found, key];
+    }
+    return this.kept;
+  }
+
+  /** What was read last. */
+  protected kept: T | null = null;
+  private _key = '';
+  private _isStale = true;
+}
 
 /** What a kit draws of rows; its summary stands where the view has none of its own. */
 export type Drawn = Omit<IContent, 'caption' | 'title'> & Partial<Pick<IContent, 'caption' | 'title'>>;
 
 /** A view of one picture that a kit makes of rows. */
-export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends ViewModel<O> {
+export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends KeepingView<
+  O,
+  { readonly rows: R | null }
+> {
   constructor(
     source: IRunSource,
     env: IViewEnvironment<O>,
@@ -61,21 +107,12 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
     super(source, env);
   }
 
+  protected get streams(): readonly string[] {
+    return this.kit.streams;
+  }
+
   get subject(): string {
     return saidOf(this.kit.subject, this.options);
-  }
-
-  concerns(change: SourceChange): boolean {
-    const concerned = bringsRows(change, this.kit.streams);
-    // A hello may mean that all rows are others.
-    this._isStale ||= concerned || change.kind === 'hello';
-    return concerned;
-  }
-
-  protected override get actions(): IStateActions {
-    return retryingAfter(this.env.actions, () => {
-      this._isStale = true;
-    });
   }
 
   override controls(): Control[] {
@@ -85,16 +122,10 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
   async load(signal: AbortSignal): Promise<Loaded> {
     const { env, kit, options, source, t } = this;
     const steps = env.within(('steps' in options ? options.steps : null) as [number, number] | null);
-    const key = JSON.stringify([options, steps]);
-    if (this._isStale || key !== this._key) {
-      // What comes while this is read is read the next time.
-      this._isStale = false;
-      this._key = '';
+    const { rows } = await this.once([options, steps], async () => {
       const read = await kit.read({ source, options, steps, signal });
-      this._rows = read && this.within(read, steps);
-      this._key = key;
-    }
-    const rows = this._rows;
+      return { rows: read && this.within(read, steps) };
+    });
     if (rows === null) {
       return { state: nothingYet(saidOf(kit.empty, options), this.actions, t) };
     }
@@ -114,9 +145,4 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
 
   /** Draw rows, of which there are some, or say why that is not done. */
   protected abstract draw(rows: R): Drawn | IState;
-
-  /** What was read last, and with what options: a zoom, or another theme, reads nothing. */
-  private _rows: R | null = null;
-  private _key = '';
-  private _isStale = true;
 }
