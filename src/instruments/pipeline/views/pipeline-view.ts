@@ -1,3 +1,4 @@
+import { indexBefore } from '../../../protocol/records';
 import type { PipelineOptions } from '../../../protocol/views.generated';
 import { fullViewOptions } from '../../../protocol/view-options';
 import type { IRunSource } from '../../../store/source';
@@ -10,7 +11,7 @@ import { lineColors } from '../../../views/kits/lines/legend';
 import { lineRecipe } from '../../../views/kits/lines/line-recipe';
 import type { ILine } from '../../../views/kits/lines/line';
 import { nothingYet } from '../../../views/shared/states';
-import { hold, moveOf, indexBefore, padded } from '../../../views/shared/scale';
+import { hold, moveOf, padded } from '../../../views/shared/scale';
 import type { ITip } from '../../../views/shared/table';
 import { memoryLine, type IPlanned, type Outcome } from '../plan';
 import { type IPipelineRead, PipelineReader, PipelinePane } from './pipeline-reader';
