@@ -1,10 +1,11 @@
 import { own } from '../../protocol/records';
 import type { IStreamRows } from '../../store/row-store';
-import type { IRunSource, SourceChange } from '../../store/source';
+import type { IRunSource } from '../../store/source';
 import type { IContent, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { nothingYet, retryingAfter, type IState, type IStateActions } from '../shared/states';
-import { ViewModel, type IViewEnvironment } from '../shared/view-model';
+import { nothingYet, type IState } from '../shared/states';
+import type { IViewEnvironment } from '../shared/view-model';
+import { KeepingView } from './keeping-view';
 
 /** A sentence, or how it follows from the options. */
 export type Said<O extends object> = string | ((options: Readonly<Required<O>>) => string);
@@ -43,53 +44,6 @@ export const saidOf = <O extends object>(words: Said<O>, options: Readonly<Requi
 /** A column of a stream's rows; undefined where it is not named, or not there. */
 export const columnOf = ({ columns }: IStreamRows, name?: string): ArrayLike<unknown> | undefined =>
   name === undefined ? undefined : own(columns, name);
-
-/** A view that keeps what it read until there are other rows, or something else is asked for. */
-export abstract class KeepingView<O extends object, T> extends ViewModel<O> {
-  /** Streams whose new rows are drawn. */
-  protected abstract readonly streams: readonly string[];
-
-  concerns(change: SourceChange): boolean {
-    const concerned = change.kind === 'rows' && this.streams.includes(change.stream);
-    // A hello may mean that all rows are others.
-    this._isStale ||= concerned || change.kind === 'hello';
-    return concerned;
-  }
-
-  protected override get actions(): IStateActions {
-    return retryingAfter(this.env.actions, () => this.forget());
-  }
-
-  protected forget(): void {
-    this._isStale = true;
-  }
-
-  /**
-   * Read, unless that was done already.
-   *
-   * @param asked - What of the options it depends on.
-   * @param lasts - Whether what was found need not be read again.
-   */
-  protected async once(asked: unknown, read: () => Promise<T>, lasts = (_: T): boolean => true): Promise<T> {
-    const key = JSON.stringify(asked);
-    if (this.kept === null || this._isStale || key !== this._key) {
-      // What comes while this is read is read the next time.
-      this._isStale = false;
-      this._key = '';
-      const found = await read();
-      if (!lasts(found)) {
-        return found;
-      }
-      [this.kept, this._key] = [found, key];
-    }
-    return this.kept;
-  }
-
-  /** What was read last. */
-  protected kept: T | null = null;
-  private _key = '';
-  private _isStale = true;
-}
 
 /** What a kit draws of rows; its summary stands where the view has none of its own. */
 export type Drawn = Omit<IContent, 'caption' | 'title'> & Partial<Pick<IContent, 'caption' | 'title'>>;

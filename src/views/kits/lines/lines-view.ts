@@ -9,7 +9,7 @@ import type { IStepAxis } from '../../shared/links';
 import { scaleOf } from '../../shared/scale';
 import { emptyState, type IState } from '../../shared/states';
 import type { IPictured, IViewEnvironment } from '../../shared/view-model';
-import { KeepingView } from '../kit';
+import { KeepingView } from '../keeping-view';
 import {
   comparedTitle,
   runsControls,
