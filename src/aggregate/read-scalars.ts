@@ -1,4 +1,4 @@
-import { own } from '../protocol/records';
+import { firstIndex, own } from '../protocol/records';
 import type { IScalarAnswer, IScalarLine } from '../store/line-data';
 import type { IRunSource, IScalarColumns } from '../store/source';
 import type { ScalarsRequest } from '../protocol/requests.generated';
@@ -29,6 +29,11 @@ export function gapStarts(steps: ArrayLike<number>): number[] {
 /** Ascending indices that are in one of several lists. */
 export function joinStarts(...lists: readonly (readonly number[])[]): number[] {
   return [...new Set(lists.flat())].sort((a, b) => a - b);
+}
+
+/** Index of a step among ascending ones, or of the newest before it; -1 where all are later. */
+export function indexAt(steps: ArrayLike<number>, step: number): number {
+  return firstIndex(steps.length, at => !((steps[at] as number) <= step)) - 1;
 }
 
 interface IDecimation {

@@ -1,8 +1,7 @@
-import { indexBefore } from '../protocol/records';
 import type { ITrendAnswer, ILayerLine } from '../store/line-data';
 import type { IRunSource } from '../store/source';
 import type { ITensorRow, ITensorResult } from '../store/tensor-data';
-import { thinLine, gapStarts, joinStarts, picked } from './read-scalars';
+import { thinLine, gapStarts, joinStarts, indexAt, picked } from './read-scalars';
 import { isSelective } from './group';
 import { byLayer, mapLine, trendOf, type ITrend } from './trend';
 import type { TrendRequest } from '../protocol/requests.generated';
@@ -295,8 +294,8 @@ export function cutTrend(
   [first, last]: readonly [number, number] = [-Infinity, Infinity]
 ): ITrendAnswer {
   const lines = answer.lines.map((line): ILayerLine => {
-    const from = indexBefore(line.steps, first - 1) + 1;
-    const to = indexBefore(line.steps, last) + 1;
+    const from = indexAt(line.steps, first - 1) + 1;
+    const to = indexAt(line.steps, last) + 1;
     const starts = line.starts.filter(at => at > from && at < to).map(at => at - from);
     return mapLine(line, column => column.slice(from, to), starts);
   });

@@ -43,7 +43,3 @@ export function firstIndex(count: number, holds: (index: number) => boolean): nu
   }
   return low;
 }
-
-/** Index of the last number that is not above `x` in ascending ones; -1 where all are. */
-export const indexBefore = (sorted: ArrayLike<number>, x: number): number =>
-  firstIndex(sorted.length, at => !((sorted[at] as number) <= x)) - 1;

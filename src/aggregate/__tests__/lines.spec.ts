@@ -1,8 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
-import { indexBefore } from '../../protocol/records';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { decimate, gapStarts, readScalars, readTrend, thinLine } from '..';
+import { decimate, gapStarts, indexAt, readScalars, readTrend, thinLine } from '..';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 
 const read = <T>(name: string): T =>
@@ -17,7 +16,7 @@ describe('a line', () => {
   );
 
   it.each(places)('is read at $step of $steps', ({ steps, step, place }) => {
-    expect(indexBefore(steps, step)).toBe(place);
+    expect(indexAt(steps, step)).toBe(place);
   });
 
   it('keeps both ends of every stretch when it is thinned, and its extremes', () => {

@@ -1,5 +1,5 @@
 import { ColorScale, formatFull, formatInteger, formatNumber, lowMagnitude, middleOf } from '../../charts';
-import { firstIndex, indexBefore } from '../../protocol/records';
+import { firstIndex } from '../../protocol/records';
 import type { TrendOptions } from '../../protocol/views.generated';
 import type { IStreamRows } from '../../store/row-store';
 import type { IContent, IMark } from '../shared/content';
@@ -9,7 +9,7 @@ import type { IViewDefinition } from '../shared/definition';
 import type { IStepAxis } from '../shared/links';
 import { logNotes } from '../shared/robust-range';
 import { labelledRows } from '../shared/row-places';
-import { extentOf, lockedRange, nearestIndex, type IGridCell } from '../shared/scale';
+import { extentOf, indexBefore, lockedRange, nearestIndex, type IGridCell } from '../shared/scale';
 import { shortName } from '../shared/short-name';
 import { columnOf, KitView, saidOf, type Drawn, type IKit, type Said } from './kit';
 import { WHOLE_NUMBERS } from './lines/line-recipe';

@@ -1,6 +1,6 @@
-import { indexBefore } from '../../protocol/records';
 import type { Chart, Zoom, IPlotFrame, Row } from '../../charts';
 import { type IPaintedLine, type IPainting, type ITrace, heightOf, SPARSE } from '../shared/painting';
+import { indexBefore } from '../shared/scale';
 import type { ILinePainter } from '../shared/view-model';
 import { frameBox } from './dom';
 

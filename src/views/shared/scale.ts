@@ -1,5 +1,5 @@
 import { ColorScale, legend, lowMagnitude, type IColorLegend, type IColorLook } from '../../charts';
-import { indexBefore, own } from '../../protocol/records';
+import { own, firstIndex } from '../../protocol/records';
 import type { Translate } from './translate';
 
 /** Leave a little air above and below; an axis without finite values shows 0 to 1. */
@@ -68,6 +68,11 @@ export function lockedRange([low, high]: readonly number[] = []): readonly [numb
 export function colorStrip(scale: ColorScale, unfinished: boolean, t: Translate, own = false): IColorLegend {
   const words = { lowest: t('lowest'), highest: t('highest'), notFinite: t('not finite') };
   return legend(scale, unfinished, words, own);
+}
+
+/** Index of the last number that is not above `x` in ascending ones; -1 where all are. */
+export function indexBefore(sorted: ArrayLike<number>, x: number): number {
+  return firstIndex(sorted.length, at => !((sorted[at] as number) <= x)) - 1;
 }
 
 /** Index of the number nearest to `x` in ascending ones; -1 where there is none. */

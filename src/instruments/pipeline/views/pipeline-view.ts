@@ -1,4 +1,3 @@
-import { indexBefore } from '../../../protocol/records';
 import type { PipelineOptions } from '../../../protocol/views.generated';
 import type { IRunSource } from '../../../store/source';
 import type { ICompositionEnvironment, IViewDefinition } from '../../../views/shared/definition';
@@ -10,7 +9,7 @@ import { lineColors } from '../../../views/kits/lines/legend';
 import { lineRecipe } from '../../../views/kits/lines/line-recipe';
 import type { ILine } from '../../../views/kits/lines/line';
 import { nothingYet } from '../../../views/shared/states';
-import { hold, moveOf, padded } from '../../../views/shared/scale';
+import { hold, moveOf, indexBefore, padded } from '../../../views/shared/scale';
 import type { ITip } from '../../../views/shared/table';
 import { memoryLine, type IPlanned, type Outcome } from '../plan';
 import { type IPipelineRead, PipelineReader, PipelinePane } from './pipeline-reader';

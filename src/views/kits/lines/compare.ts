@@ -1,9 +1,9 @@
-import { indexBefore } from '../../../protocol/records';
 import { formatInteger } from '../../../charts';
 import type { TrendOptions } from '../../../protocol/views.generated';
 import type { IRunSource } from '../../../store/source';
 import type { IViewRuns } from '../../view';
 import { type Control, selectControl } from '../../shared/control';
+import { indexBefore } from '../../shared/scale';
 import { chip } from '../../shared/table';
 import type { Translate } from '../../shared/translate';
 import { dashWords } from './legend';

@@ -1,4 +1,4 @@
-import { indexBefore } from '../../../protocol/records';
+import { indexBefore } from '../../shared/scale';
 import { idOf, type ILine, mapColumns } from './line';
 
 type ExactSteps = readonly [number, number];

@@ -1,5 +1,5 @@
-import { indexBefore } from '../../../protocol/records';
 import { formatInteger, formatNumber, type IPlace, type IPlotFrame, type IRecipe } from '../../../charts';
+import { indexAt } from '../../../aggregate';
 import type { IPointed } from '../../../store/run-link';
 import { movesOf } from '../../shared/moves';
 import type { IContent, IMark, IMoved, INote } from '../../shared/content';
@@ -296,7 +296,7 @@ export class LinePicture {
     const lines = this.lines.filter(line => !line.isFaint);
     const found = movesOf(lines.map(({ step, value }, layer) => ({ layer, steps: step, values: value })));
     const line = found && lines[found.strongest.layer];
-    const x = line?.x[indexBefore(line.step, found?.strongest.last ?? NaN)];
+    const x = line?.x[indexAt(line.step, found?.strongest.last ?? NaN)];
     if (!found || !line || x === undefined) {
       return null;
     }

@@ -1,4 +1,4 @@
-import { indexBefore } from '../../../protocol/records';
+import { indexAt } from '../../../aggregate';
 import { formatFull, formatInteger, formatNumber, COLORS, type IRecipe, type Row } from '../../../charts';
 import { besideWords } from '../../shared/pinned-step';
 import { SPARSE } from '../../shared/painting';
@@ -61,7 +61,7 @@ export function readingWords({ from, at, isExact, raw }: ILinePoint, t: Translat
 
 /** The reading of a line that is drawn with all of its points; null where it has not begun. */
 export function readLine(line: ILine, x: number, from = line): ILinePoint | null {
-  const at = indexBefore(from.x, x);
+  const at = indexAt(from.x, x);
   return at < 0 ? null : { from, at, isExact: from.x[at] === x };
 }
 
@@ -141,7 +141,7 @@ export function moveAmong(key: string, before: ICursor | null, lines: readonly I
   if (before === null || by[0] === 0) {
     return { line, x: before?.x ?? xs[xs.length - 1] ?? NaN };
   }
-  const at = indexBefore(xs, before.x);
+  const at = indexAt(xs, before.x);
   // Without a point at the cursor the first ones before and after it are a step away.
   const from = xs[at] !== before.x && by[0] < 0 ? at + 1 : at;
   return { line, x: xs[hold(from + by[0], xs.length)] ?? before.x };

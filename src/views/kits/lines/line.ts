@@ -1,4 +1,5 @@
-import { byName, indexBefore } from '../../../protocol/records';
+import { byName } from '../../../protocol/records';
+import { indexAt } from '../../../aggregate';
 import type { ITold } from '../../shared/change-words';
 import { extentOf } from '../../shared/scale';
 
@@ -107,8 +108,8 @@ export function finiteRange(
 }
 
 function placesIn(x: Float64Array, [from, to]: readonly [number, number]): [number, number] {
-  const before = indexBefore(x, from);
-  return [x[before] === from ? before : before + 1, indexBefore(x, to) + 1];
+  const before = indexAt(x, from);
+  return [x[before] === from ? before : before + 1, indexAt(x, to) + 1];
 }
 
 /** Ascending indices, above 0, at which a line begins anew. */

@@ -1,5 +1,4 @@
-import { indexBefore } from '../../../protocol/records';
-import { picked, thinLine, trailingMean } from '../../../aggregate';
+import { indexAt, picked, thinLine, trailingMean } from '../../../aggregate';
 import { compareLines } from './compare';
 import { breaksOf, mapColumns, type ILine } from './line';
 
@@ -14,9 +13,9 @@ export interface ILineShape {
 
 /** The points of a line in some steps; null where it has none there. */
 export function cutLine(line: ILine, [first, last]: Steps): ILine | null {
-  const before = indexBefore(line.step, first);
+  const before = indexAt(line.step, first);
   const from = line.step[before] === first ? before : before + 1;
-  const to = indexBefore(line.step, last) + 1;
+  const to = indexAt(line.step, last) + 1;
   return to <= from ? null : mapColumns(line, column => column.subarray(from, to));
 }
 

@@ -1,8 +1,7 @@
-import { indexBefore } from '../../../protocol/records';
-import { readScalars } from '../../../aggregate';
+import { indexAt, readScalars } from '../../../aggregate';
 import { formatInteger } from '../../../charts';
 import type { IRunSource } from '../../../store/source';
-import { nearestIndex } from '../../shared/scale';
+import { indexBefore, nearestIndex } from '../../shared/scale';
 import type { Translate } from '../../shared/translate';
 import type { ILinesRequest } from './line-recipe';
 
@@ -172,7 +171,7 @@ export function unknownClock(align: 'step' | 'time' | 'tokens', t: Translate): s
 /** What lies between known numbers; before the first and after the last one the nearest distance goes on. */
 function between(steps: ArrayLike<number>, xs: ArrayLike<number>): RunClock {
   return step => {
-    const at = Math.min(Math.max(0, indexBefore(steps, step)), Math.max(0, steps.length - 2));
+    const at = Math.min(Math.max(0, indexAt(steps, step)), Math.max(0, steps.length - 2));
     const [first = NaN, next = first] = [steps[at], steps[at + 1]];
     const [from = NaN, to = from] = [xs[at], xs[at + 1]];
     return first === next ? from : from + ((step - first) / (next - first)) * (to - from);
