@@ -5,9 +5,6 @@ import { WrittenRun } from '../store/__tests__/written-run';
 import { fullRun } from '../views/__tests__/pictured';
 import { mountView } from '../views/registry';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(60_000);
-
 afterEach(() => document.body.replaceChildren());
 
 /** Runs of one process: one that has just begun and traces nothing, and one that has something of everything. */

@@ -149,9 +149,6 @@ function off(found: number, [wanted, against]: readonly [number, number] = [NaN,
   return same ? 0 : Number.isNaN(apart) ? Infinity : apart;
 }
 
-// Thousands of tensors: seconds of work, more where the machine is shared.
-jest.setTimeout(60_000);
-
 describe('any grouping of any split', () => {
   const all = cases(dice(20261121));
   const table = new MomentTable('grad');

@@ -1,6 +1,7 @@
 /** @jest-environment ./jest.environment.node.js */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { rowOf as tensorRow } from '../../store/__tests__/memory-run';
 import type { ITensorRow } from '../../store/tensor-data';
 import type { KeptStatistic, Statistic } from '..';
 import { AggregateError, KEPT_STATISTICS, byLayer, momentsOf, remember, trend } from '..';
@@ -43,26 +44,8 @@ const bands = readdirSync(join(folder, '../bands')).map((name): [string, IBand] 
 
 function rowOf(step: number, layer: number, values: Iterable<number>): ITensorRow {
   const flat = Float32Array.from(values);
-  return {
-    step,
-    layer,
-    values: flat,
-    microBatch: 0,
-    phase: 'train',
-    pass: 'forward',
-    rank: 0,
-    flag: 'F',
-    part: '',
-    compressor: '',
-    sourceShape: [flat.length],
-    shape: [flat.length],
-    labels: [],
-    nanCount: 0,
-    infCount: 0,
-    compressionError: NaN,
-    call: 0,
-    whole: null
-  };
+  const shape = [flat.length];
+  return tensorRow({ step, layer, flag: 'F', compressor: '', sourceShape: shape, shape, values: flat });
 }
 
 describe('trend', () => {

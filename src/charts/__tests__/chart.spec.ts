@@ -6,9 +6,6 @@ import { ChartError, fill, type IRecipe, type Row, TEMPLATES, type TemplateName 
 import { DARK_THEME, LIGHT_THEME, loadVega } from '../vega';
 import { Zoom } from '../zoom';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 const LINES: IRecipe = {
   template: 'lines',
   texts: {

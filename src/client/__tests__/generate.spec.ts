@@ -1,38 +1,19 @@
 /** @jest-environment ./jest.environment.node.js */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Message } from '../../protocol';
 import { LiveRun } from '../../store/live-run';
-import { ClientError, HubConnection, type IHubSocket } from '..';
+import { ClientError, HubConnection } from '..';
+import { FakeHub } from './fake-hub';
 
 const HELLO = JSON.parse(
   readFileSync(join(__dirname, '../../../protocol/fixtures/messages/hello.json'), 'utf8')
 ) as Record<string, unknown>;
 
 /** The hub of a run whose model writes text: it hears what is asked and answers what the test says. */
-class WritingHub implements IHubSocket {
-  binaryType = '';
-  onopen: IHubSocket['onopen'] = null;
-  onmessage: IHubSocket['onmessage'] = null;
-  onclose: IHubSocket['onclose'] = null;
-  onerror: IHubSocket['onerror'] = null;
-  readonly asked: Message[] = [];
-
-  send(data: string): void {
-    this.asked.push(JSON.parse(data) as Message);
-  }
-
-  close(): void {
-    this.onmessage = null;
-  }
-
+class WritingHub extends FakeHub {
   greet(controls: readonly string[] = ['generate']): void {
-    this.onopen?.({} as never);
+    this.open();
     this.say({ ...HELLO, controls });
-  }
-
-  say(message: object): void {
-    this.onmessage?.({ data: JSON.stringify(message) } as never);
   }
 
   /** Id of what was asked last. */

@@ -9,9 +9,6 @@ const peer = { name: 'jest', version: '0.1.0' };
 const closers: (() => unknown)[] = [];
 let shared: RealHub;
 
-// A hub process takes seconds to start when every core is busy.
-jest.setTimeout(30_000);
-
 beforeAll(async () => {
   shared = await RealHub.start();
 });

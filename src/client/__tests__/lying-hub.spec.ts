@@ -2,40 +2,20 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { encodeFrame } from '../../protocol';
-import { HubConnection, type HubEvent, type IHubSocket } from '..';
+import { HubConnection, type HubEvent } from '..';
+import { FakeHub } from './fake-hub';
 
 const fixture = (name: string): Record<string, unknown> =>
   JSON.parse(readFileSync(join(__dirname, `../../../protocol/fixtures/messages/${name}.json`), 'utf8'));
 const HELLO = fixture('hello');
 const STATUS = fixture('status');
 
-/** A hub that says whatever the test says. */
-class LyingHub implements IHubSocket {
-  binaryType = '';
-  onopen: IHubSocket['onopen'] = null;
-  onmessage: IHubSocket['onmessage'] = null;
-  onclose: IHubSocket['onclose'] = null;
-  onerror: IHubSocket['onerror'] = null;
-  sent: string[] = [];
-  closed = false;
-  send(data: string): void {
-    this.sent.push(data);
-  }
-  close(): void {
-    this.closed = true;
-  }
-  say(data: unknown): void {
-    const text = typeof data === 'string' || ArrayBuffer.isView(data) ? data : JSON.stringify(data);
-    this.onmessage?.({ data: text } as never);
-  }
-}
-
-function connected(): { hub: LyingHub; connection: HubConnection; events: HubEvent[] } {
-  const hub = new LyingHub();
+function connected(): { hub: FakeHub; connection: HubConnection; events: HubEvent[] } {
+  const hub = new FakeHub();
   const connection = new HubConnection({ openSocket: () => hub, peer: { name: 'jest', version: '0' } });
   const events: HubEvent[] = [];
   connection.event.connect((_, event) => events.push(event));
-  hub.onopen?.({} as never);
+  hub.open();
   open.push(connection);
   return { hub, connection, events };
 }

@@ -1,6 +1,6 @@
 /** @jest-environment ./jest.environment.node.js */
 import fc from 'fast-check';
-import type { IHubSocket } from '../../client';
+import { FakeHub } from '../../client/__tests__/fake-hub';
 import { LiveRun } from '../../store';
 import type { Message } from '..';
 import { ProtocolError, decodeFrame, decodeMessage, encodeFrame, encodeMessage, frameTable } from '..';
@@ -51,19 +51,11 @@ it('a live run stands whatever its hub says, and is closed or goes on', async ()
       fc.array(mutatedMessage(), { minLength: 1, maxLength: 12 }),
       fc.boolean(),
       async (said, first) => {
-        const socket: IHubSocket = {
-          binaryType: '',
-          onopen: null,
-          onmessage: null,
-          onclose: null,
-          onerror: null,
-          send: () => undefined,
-          close: () => undefined
-        };
-        const run = new LiveRun({ openSocket: () => socket, peer: { name: 'jest', version: '0' } });
+        const hub = new FakeHub();
+        const run = new LiveRun({ openSocket: () => hub, peer: { name: 'jest', version: '0' } });
         const hello = MESSAGES.find(each => (each as Message).type === 'hello');
         for (const message of first ? [hello, ...said] : said) {
-          socket.onmessage?.({ data: JSON.stringify(message) } as never);
+          hub.say(message);
         }
         expect(['connecting', 'live', 'stale', 'closed']).toContain(run.connection.kind);
         expect(run.hello === null || typeof run.hello.run.id === 'string').toBe(true);

@@ -9,9 +9,6 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import { buildReport, type IReportJob } from '../report';
 import { detailOf, fakeReader, rowOf } from './fake-reader';
 
-// The first test also loads Vega.
-jest.setTimeout(60_000);
-
 const PIECES = [
   '\u0000', '\u001b[31m', '\u007f', '\u009b', '\ud800', '\udfff', '\ufffe', '\uffff', '\u2028', '\u202e', '</script>', '<!--', ']]>', '<img src=x onerror=alert(1)>',
   '"', "'", "'''", '\\', '\n', '`', '${1}', '$x$', '\\(x\\)', '[a](http://x.y)', '![a](b)', 'http://x.y/z', 'www.x.y', '|', '&amp;', '&#60;', '# ', '"); import os; os.system("x") #', 'é𝒳'

@@ -12,9 +12,6 @@ import { readPageRun } from '../page-data';
 import { buildReport, MOST_BYTES, type IReportJob } from '../report';
 import { detailOf, fakeReader, rowOf } from './fake-reader';
 
-// The first test also loads Vega.
-jest.setTimeout(30_000);
-
 const FLAG = 'MLP1_mat_mul';
 const [POSITIONS, TILES] = [64, 16];
 const ROWS = Array.from({ length: 40 }, (_, at) =>

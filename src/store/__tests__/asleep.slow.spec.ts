@@ -1,5 +1,6 @@
 import { TensorStore, type SourceChange } from '..';
 import { ChangeGate } from '../live-past';
+import { rowOf } from './memory-run';
 
 /** An hour at 2 steps a second. */
 const HOUR = 7_200;
@@ -31,26 +32,11 @@ describe('a browser tab that sleeps for an hour', () => {
     const gate = new ChangeGate(change => changes.push(change));
     for (let step = 1; step <= HOUR; step++) {
       for (let layer = 1; layer <= LAYERS; layer++) {
-        store.add({
-          step,
-          microBatch: 0,
-          phase: 'train',
-          pass: 'forward',
-          rank: 0,
-          layer,
-          flag: 'MLP1_mat_mul',
-          part: '',
-          compressor: `Tile(tiles=${VALUES})`,
-          sourceShape: [1, 1, VALUES],
-          shape: [1, 1, VALUES],
-          values: new Float32Array(VALUES).fill(step),
-          labels: [],
-          nanCount: 0,
-          infCount: 0,
-          compressionError: NaN,
-          call: 0,
-          whole: null
-        });
+        const shape = [1, 1, VALUES];
+        const values = new Float32Array(VALUES).fill(step);
+        store.add(
+          rowOf({ step, layer, compressor: `Tile(tiles=${VALUES})`, sourceShape: shape, shape, values })
+        );
       }
       gate.note('tensors', step, step);
     }

@@ -2,31 +2,22 @@
 import { readFileSync } from 'node:fs';
 import { BIT_CAUGHT_UP } from '../../protocol/frame';
 import { encodeFrame } from '../../protocol/arrow-columns';
-import type { IHubSocket } from '../../client';
+import { FakeHub } from '../../client/__tests__/fake-hub';
 import { LiveRun } from '../live-run';
 
 const message = (name: string): object =>
   JSON.parse(readFileSync(`protocol/fixtures/messages/${name}.json`, 'utf8')) as object;
 
 it('says which steps are still sent to a page that comes late, until all are here', () => {
-  const hub: IHubSocket = {
-    binaryType: '',
-    onopen: null,
-    onmessage: null,
-    onclose: null,
-    onerror: null,
-    send: () => undefined,
-    close: () => undefined
-  };
+  const hub = new FakeHub();
   const run = new LiveRun({ openSocket: () => hub, peer: { name: 'jest', version: '0' } });
-  const say = (data: unknown): void => hub.onmessage?.({ data } as never);
   const loss = (step: number, seq: number, bits = BIT_CAUGHT_UP): void => {
     const row = { step: [step], time: [1], rank: [0], name: ['loss'], value: [2], unit: [''] };
-    say(encodeFrame('scalars', row, { step, seq, bits }));
+    hub.say(encodeFrame('scalars', row, { step, seq, bits }));
   };
-  hub.onopen?.({} as never);
-  say(JSON.stringify({ ...message('hello'), seq: 3 }));
-  say(JSON.stringify({ ...message('status'), step: 3981 }));
+  hub.open();
+  hub.say({ ...message('hello'), seq: 3 });
+  hub.say({ ...message('status'), step: 3981 });
   expect(run.reading).toBeNull();
   loss(2099, 1);
   expect(run.reading).toEqual([2100, 3981]);
@@ -37,7 +28,7 @@ it('says which steps are still sent to a page that comes late, until all are her
   loss(3981, 3);
   expect([run.reading, heard]).toEqual([null, ['connection']]);
   // What is sent as it happens is not behind, whatever a status said meanwhile.
-  say(JSON.stringify({ ...message('status'), step: 3990 }));
+  hub.say({ ...message('status'), step: 3990 });
   loss(3985, 4, 0);
   expect(run.reading).toBeNull();
   run.dispose();

@@ -5,8 +5,6 @@ const peer = { name: 'jest', version: '0.1.0' };
 const closers: (() => unknown)[] = [];
 let hub: RealHub;
 
-jest.setTimeout(30_000);
-
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) {
     await close();

@@ -121,3 +121,17 @@ export function tensorNames(layers: number, sites = false): string[] {
     ? modules.flatMap(module => [`${module}/input0`, `${module}/output0`])
     : modules.map(module => `${module}.weight`);
 }
+
+/** Gradients of a transformer of some layers at steps 1 to `steps`; the deviation is the layer's number and one more. */
+export function grads(
+  layers: number,
+  steps: number,
+  of: (step: number, layer: number) => Partial<IMomentRow> = () => ({})
+): IMomentRow[] {
+  return Array.from({ length: steps }, (_, at) => at + 1).flatMap(step =>
+    tensorNames(layers).map(name => {
+      const layer = Number(/layers\.(\d+)/.exec(name)?.[1] ?? -1);
+      return { step, name, samples: 16 * step, std: layer + 1.5, ...of(step, layer) };
+    })
+  );
+}

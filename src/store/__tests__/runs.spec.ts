@@ -6,11 +6,8 @@ import { RealHub, RealProducer, until } from '../../client/__tests__/real-hub';
 import { ClientError, RunsApi } from '../../client';
 import { LiveRun, RecordedRun, Runs, StoreError } from '..';
 import { addEventSource } from '../stream-events';
-import type { IHubSocket } from '../../client/pending-changes';
-import { SUBPROTOCOL } from '../../protocol';
+import { FakeHub } from '../../client/__tests__/fake-hub';
 import { RealJupyter } from './real-jupyter';
-
-jest.setTimeout(60_000);
 
 const STEPS = 20;
 const folder = mkdtempSync(join(tmpdir(), 'megalens-root-'));
@@ -105,28 +102,18 @@ describe('the runs of a Jupyter server', () => {
     const joins: { backlog?: number }[] = [];
     for (const recording of [{}, { bytes: 4096 }]) {
       const entry = { id: 'a', name: 'a', state: 'live', started: 1, ended: null, step: 1, folder: null };
-      const socket: IHubSocket & { protocol: string } = {
-        ...{
-          protocol: SUBPROTOCOL,
-          binaryType: '',
-          onopen: null,
-          onmessage: null,
-          onclose: null,
-          onerror: null
-        },
-        send: text => void joins.push(JSON.parse(text)),
-        close: () => undefined
-      };
+      const hub = new FakeHub();
       const own = new Runs({
         api: new RunsApi({
           baseUrl: '',
           fetch: async () => new Response(JSON.stringify({ ...entry, ...recording }))
         }),
-        openSocket: () => () => socket,
+        openSocket: () => () => hub,
         peer: { name: 'jest', version: '0.1.0' }
       });
       await own.acquire('a');
-      socket.onopen?.({} as never);
+      hub.open();
+      joins.push(hub.asked[0] as object);
       own.dispose();
     }
     expect(joins.map(({ backlog }) => backlog)).toEqual([undefined, 2 << 20]);

@@ -3,6 +3,7 @@ import { decodeFrame, encodeFrame, frameTable, type StreamTable } from '../../pr
 import { rmsOf, ScalarStore, TensorStore, type ITensorRow } from '..';
 import { EvictedLog } from '../tensor-series';
 import { RowCache } from '../recording';
+import { rowOf } from './memory-run';
 
 function scalars(
   rows: { step: number; value: number; name?: string; time?: number; rank?: number }[]
@@ -18,29 +19,12 @@ function scalars(
   return frameTable(decodeFrame(encodeFrame('scalars', columns, { step: 1 })));
 }
 
-function row(step: number, more: Partial<ITensorRow> = {}): ITensorRow {
-  return {
-    step,
-    microBatch: 0,
-    phase: 'train',
-    pass: 'forward',
-    rank: 0,
-    layer: 1,
-    flag: 'F',
-    part: '',
-    compressor: 'NoOp()',
-    sourceShape: [1, 4],
-    shape: [1, 4],
+const row = (step: number, more: Partial<ITensorRow> = {}): ITensorRow =>
+  rowOf({
+    ...{ step, layer: 1, flag: 'F', compressor: 'NoOp()', sourceShape: [1, 4], shape: [1, 4] },
     values: new Float32Array(4).fill(step),
-    labels: [],
-    nanCount: 0,
-    infCount: 0,
-    compressionError: NaN,
-    call: 0,
-    whole: null,
     ...more
-  };
-}
+  });
 
 const steps = (store: TensorStore, query: Parameters<TensorStore['query']>[0]): number[] =>
   store.query(query).rows.map(item => item.step);

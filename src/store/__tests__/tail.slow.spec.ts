@@ -4,8 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { RealHub, RealProducer, until } from '../../client/__tests__/real-hub';
 
-jest.setTimeout(60_000);
-
 interface IRunning {
   readonly out: () => string;
   readonly errors: () => string;

@@ -43,8 +43,6 @@ function stepsTold(run: LiveRun): number[] {
   return told;
 }
 
-jest.setTimeout(30_000);
-
 describe('a stream that this version does not know', () => {
   let hub: RealHub;
   const closers: (() => unknown)[] = [];

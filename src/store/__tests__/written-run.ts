@@ -4,6 +4,7 @@ import { streamTable } from '../../protocol/frame-table';
 import type { GenerateRequest } from '../../protocol/messages.generated';
 import { STREAMS } from '../../protocol/streams';
 import { RowStore, type IRowsQuery, type IStreamRows } from '../row-store';
+import { RunLink } from '../run-link';
 import { MemoryRun } from './memory-run';
 
 type StreamName = keyof typeof STREAMS;
@@ -79,4 +80,9 @@ export class WrittenRun extends MemoryRun {
 
   /** Answers that no new rows made old. */
   private readonly read = new Map<string, IStreamRows>();
+}
+
+/** A run whose views tell one another what is pointed at and pinned. */
+export class LinkedRun extends WrittenRun {
+  readonly link = new RunLink();
 }

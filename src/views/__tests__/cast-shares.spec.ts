@@ -2,9 +2,6 @@ import { parseName } from '../../protocol/tensor-name';
 import { NameFacts } from '../statistics/name-facts';
 import { MomentsPage } from './moments-page';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 const OF_INPUT = 'layers.1.fc1/input0/activation:float8_e4m3fn';
 const OF_WEIGHT = 'layers.0.fc1.weight/param:mxfp8';
 

@@ -3,9 +3,8 @@
 import type { StatisticsOptions } from '../../protocol/views.generated';
 import type { MomentRowsRequest } from '../../protocol/requests.generated';
 import type { IMomentRows } from '../../store/row-moments';
-import { MemoryMoments } from '../../store/__tests__/memory-moments';
+import { MemoryMoments, grads } from '../../store/__tests__/memory-moments';
 import { loadModel } from './model';
-import { grads } from './moments-page';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 
 /** What the table saves when a button is pressed: name of the file, and the distinct steps in it. */

@@ -3,8 +3,6 @@ import { LIGHT_THEME } from '../../charts/vega';
 import { axisTexts, placeWords } from '../kits/lines/step-axis';
 import { lineRecipe } from '../kits/lines/line-recipe';
 
-jest.setTimeout(30_000);
-
 const t = (text: string, ...values: unknown[]): string =>
   text.replace(/%(\d)/g, (_, at: string) => String(values[Number(at) - 1]));
 

@@ -2,25 +2,10 @@ import { MemoryRun } from '../../store/__tests__/memory-run';
 import { TensorStore } from '../../store/tensor-store';
 import { tierWords } from '../shared/describe';
 import { untranslated } from '../shared/translate';
-import { mountView } from '../registry';
-import type { IView } from '../view';
+import { settled, showView, update } from './page';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
-let view: IView | null = null;
-afterEach(() => {
-  view?.dispose();
-  document.body.replaceChildren();
-});
-
-async function follow(run: MemoryRun, layers: string): Promise<HTMLElement> {
-  const node = document.createElement('div');
-  document.body.append(node);
-  view = await mountView(node, run, { view: 'heatmap', flag: 'MLP1_mat_mul', layers }, { renderer: 'svg' });
-  await view.settled();
-  return node;
-}
+const follow = async (run: MemoryRun, layers: string): Promise<HTMLElement> =>
+  (await showView(run, { view: 'heatmap', flag: 'MLP1_mat_mul', layers })).node;
 
 /** A run that traced layers 0 and 1, and from step 3 on only layer 1. */
 function narrowed(): MemoryRun {
@@ -46,7 +31,7 @@ it('says that a layer it follows is not traced any more, since when, and offers 
   const offer = node.querySelector<HTMLButtonElement>('.jp-MegalensNote button');
   expect(offer?.textContent).toBe('Show layer 1');
   offer?.click();
-  await view?.settled();
+  await settled();
   expect(node.querySelector('h2')?.textContent).toMatch(/step 4$/);
   expect(note(node)).toBe('');
 });
@@ -55,12 +40,12 @@ it('says nothing of it at a chosen step, where all layers are traced, and after 
   const run = narrowed();
   const node = await follow(run, '1');
   expect(note(node)).toBe('');
-  await view?.update({ layers: '0', step: 1 } as never);
+  await update({ layers: '0', step: 1 });
   expect(note(node)).toBe('');
-  await view?.update({ step: null } as never);
+  await update({ step: null });
   expect(note(node)).not.toBe('');
   run.connect({ kind: 'recorded' });
-  await view?.settled();
+  await settled();
   expect(note(node)).toBe('');
 });
 

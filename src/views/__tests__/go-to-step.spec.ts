@@ -1,13 +1,8 @@
 import type { ViewOptions } from '../../protocol/views.generated';
-import { mountView } from '../registry';
 import { fullRun } from './pictured';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import { put, showView } from './page';
 
 const FLAG = { flag: 'MLP1_mat_mul' } as const;
-
-afterEach(() => document.body.replaceChildren());
 
 it.each<[string, ViewOptions, RegExp]>([
   ['scalars', { view: 'scalars' }, /^step 2, loss/],
@@ -21,17 +16,10 @@ it.each<[string, ViewOptions, RegExp]>([
   ['a heatmap', { view: 'heatmap', layers: 'all', ...FLAG }, /step 2$/],
   ['a history', { view: 'history', ...FLAG }, /step 2$/]
 ])('goes to a step in %s', async (_, options, wanted) => {
-  const node = document.createElement('div');
-  document.body.append(node);
-  const view = await mountView(node, fullRun(), options, { renderer: 'svg' });
-  await view.settled();
-  const input = node.querySelector<HTMLInputElement>('[data-control="go"] input') as HTMLInputElement;
-  input.value = '2';
-  input.dispatchEvent(new Event('change'));
-  await view.settled();
+  const { node } = await showView(fullRun(), options);
+  await put('go', '2');
   const told = [...node.querySelectorAll('[aria-live], .jp-MegalensView-title')].map(
     each => each.textContent ?? ''
   );
   expect(told.some(text => wanted.test(text))).toBe(true);
-  view.dispose();
 });

@@ -1,11 +1,8 @@
 import type { ViewOptions } from '../../protocol/views.generated';
 import { toCode } from '../code';
-import { mountView } from '../registry';
 import type { IView } from '../view';
 import { MemoryRun, rowOf } from '../../store/__tests__/memory-run';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import { control, press, put, showView, text, update } from './page';
 
 let run: MemoryRun;
 let view: IView;
@@ -14,40 +11,13 @@ beforeEach(() => {
   run = new MemoryRun();
 });
 
-afterEach(() => {
-  view.dispose();
-  document.body.replaceChildren();
-});
-
 async function show(options: Partial<ViewOptions> = {}): Promise<void> {
-  const node = document.createElement('div');
-  document.body.append(node);
-  const wanted = { view: 'history', flag: 'MLP1_mat_mul', ...options } as ViewOptions;
-  view = await mountView(node, run, wanted, { renderer: 'svg' });
-  await view.settled();
+  view = await showView(run, { view: 'history', flag: 'MLP1_mat_mul', ...options } as ViewOptions);
 }
 
-const text = (selector: string): string =>
-  document.querySelector(selector)?.textContent?.replace(/\u202f/g, ' ') ?? '';
-const title = (part: 'map' | 'tensor'): string => text(`.jp-MegalensHistory-${part} .jp-MegalensView-title`);
-const caption = (part: 'map' | 'tensor'): string =>
-  text(`.jp-MegalensHistory-${part} .jp-MegalensView-caption`);
-const control = <T extends HTMLElement>(id: string, tag: string): T =>
-  document.querySelector<T>(`[data-control="${id}"] ${tag}`) as T;
-const change = async (id: string, tag: string, value: string): Promise<void> => {
-  const input = control<HTMLInputElement>(id, tag);
-  input.value = value;
-  input.dispatchEvent(new Event(input.type === 'range' ? 'input' : 'change'));
-  await new Promise<void>(done => setTimeout(done));
-  await view.settled();
-};
-const press = async (key: string): Promise<void> => {
-  document
-    .querySelector('.jp-MegalensHistory-map .jp-MegalensStage')
-    ?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
-  await new Promise<void>(done => setTimeout(done));
-  await view.settled();
-};
+type Part = 'map' | 'tensor';
+const title = (part: Part): string => text(`.jp-MegalensHistory-${part} .jp-MegalensView-title`);
+const caption = (part: Part): string => text(`.jp-MegalensHistory-${part} .jp-MegalensView-caption`);
 const fill = (step: number, layer: number): object => ({
   step,
   layer,
@@ -70,10 +40,10 @@ it('draws the map and, below it, the newest tensor of the first layer; both foll
 it('scrubs with the slider and goes back to following', async () => {
   run.add(fill(1, 1), fill(2, 1));
   await show();
-  await change('steps', 'input', '0');
+  await put('steps', '0');
   expect(view.options).toMatchObject({ step: 1 });
   expect(title('tensor')).toContain('step 1');
-  control<HTMLButtonElement>('steps', 'button').click();
+  control('steps', 'button').click();
   await new Promise<void>(done => setTimeout(done));
   await view.settled();
   expect(view.options).toMatchObject({ step: null });
@@ -95,9 +65,9 @@ it('chooses layer and step with the keys, from the tensor that is shown', async 
 it('changes flag and statistic of both with one toolbar', async () => {
   run.add(fill(1, 3), { ...fill(1, 4), flag: 'HiddenStates' });
   await show({ layer: 3 } as object);
-  await change('statistic', 'select', 'max');
+  await put('statistic', 'max');
   expect(title('map')).toContain('MLP1 output, maximum of layer 3');
-  await change('flag', 'select', 'HiddenStates');
+  await put('flag', 'HiddenStates');
   expect(view.options).toMatchObject({ flag: 'HiddenStates', layer: null });
   expect(title('map')).toContain('Hidden states, maximum of layer 4');
   expect(title('tensor')).toContain('Hidden states, mean of 2 tiles, layer 4, step 1');
@@ -112,7 +82,7 @@ it('says in which tiers the page keeps its history, and draws what is left of th
   expect(caption('map')).toMatch(/Kept in this page \([^)]+ of [^)]+\): every tensor after step \d+;/);
   expect(caption('map')).toMatch(/The oldest are statistics of the extremes only: \d+ rows are gone\./);
   expect(caption('map')).toContain('each is drawn up to the next one that is kept');
-  await view.update({ step: 2 } as object);
+  await update({ step: 2 });
   expect(caption('tensor')).toContain('Step 2 is not kept any more; this is the nearest one.');
 });
 

@@ -1,14 +1,11 @@
+import { grads } from '../../store/__tests__/memory-moments';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import { toCode } from '../code';
-import { mountView } from '../registry';
 import { readView } from '../still';
 import type { IView } from '../view';
 import { loadModel } from './model';
-import { grads } from './moments-page';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import { showView, update } from './page';
 
 /** Three layers of a tensor and three scalars; the last of each is a hundred times as large, and moves. */
 function runOf(): MemoryRun {
@@ -64,12 +61,8 @@ describe.each(VIEWS)('lines of %s', (_, options, ids) => {
   it('keep their colours whichever others are hidden, in a tab, a cell and a report', async () => {
     const colorsOf = async (hidden: string[]): Promise<Map<string, unknown>> => {
       const [still] = await readView(runOf(), { ...options, hidden } as ViewOptions);
-      const node = document.createElement('div');
-      document.body.append(node);
-      const view = await mountView(node, runOf(), { ...options, hidden } as ViewOptions, { renderer: 'svg' });
-      await view.settled();
+      const { node } = await showView(runOf(), { ...options, hidden } as ViewOptions);
       const drawn = [...node.querySelectorAll('.mark-line path')].map(each => each.getAttribute('stroke'));
-      view.dispose();
       const rows = still?.recipe?.datasets['rows'] ?? [];
       const colors = new Map(rows.map(row => [String(row['name']), row['color']]));
       expect(drawn).toEqual([...colors.values()]);
@@ -87,14 +80,8 @@ describe('the legend', () => {
   let view: IView;
   let node: HTMLElement;
   beforeEach(async () => {
-    node = document.createElement('div');
-    document.body.append(node);
-    view = await mountView(node, runOf(), { view: 'scalars' }, { renderer: 'svg' });
-    await view.settled();
-  });
-  afterEach(() => {
-    view.dispose();
-    document.body.replaceChildren();
+    view = await showView(runOf(), { view: 'scalars' });
+    ({ node } = view);
   });
 
   const button = (name: string): HTMLButtonElement =>
@@ -139,7 +126,7 @@ describe('the legend', () => {
     await click('loss/b', { altKey: true });
     await click('loss/b');
     expect(hidden()).toEqual([]);
-    await view.update({ hidden: ['loss/a', 'loss/b', 'loss/c'] } as Partial<ViewOptions>);
+    await update({ hidden: ['loss/a', 'loss/b', 'loss/c'] });
     expect(node.querySelector('.jp-MegalensState')?.textContent).toContain('Every line here is hidden.');
     node.querySelector<HTMLButtonElement>('.jp-MegalensState button')?.click();
     await view.settled();
@@ -187,13 +174,9 @@ it('of many lines is a scale of colours between the names of its ends', async ()
   for (let layer = 0; layer < 40; layer += 1) {
     run.add({ step: 1, layer }, { step: 2, layer });
   }
-  const node = document.createElement('div');
-  document.body.append(node);
-  const view = await mountView(node, run, { view: 'trend', flag: 'MLP1_mat_mul' }, { renderer: 'svg' });
-  await view.settled();
+  const { node } = await showView(run, { view: 'trend', flag: 'MLP1_mat_mul' });
   const legend = node.querySelector<HTMLElement>('.jp-MegalensLegend');
   expect(legend?.className).toContain('jp-mod-scale');
   expect([legend?.dataset['first'], legend?.dataset['last']]).toEqual(['layer 0', 'layer 39']);
   expect(legend?.querySelectorAll('.jp-MegalensLegend-entry')).toHaveLength(40);
-  view.dispose();
 });

@@ -1,23 +1,17 @@
 import { Chart } from '../../charts';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { RunLink } from '../../store/run-link';
-import { mountView } from '../registry';
-import type { IView } from '../view';
 import { MemoryRun } from '../../store/__tests__/memory-run';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import { settled, shown, showView, title } from './page';
 
 class LinkedRun extends MemoryRun {
   readonly link = new RunLink();
 }
 
 let run: LinkedRun;
-let views: IView[];
 
 beforeEach(() => {
   run = new LinkedRun();
-  views = [];
   run.add(
     ...[1, 2, 3].flatMap(step =>
       [1, 2].map(layer => ({ step: step * 10, layer, values: new Float32Array(6).fill(layer) }))
@@ -27,21 +21,8 @@ beforeEach(() => {
   run.numbers = [10, 20, 30].map(step => ({ step, name: 'loss', value: 40 - step }));
 });
 
-afterEach(() => {
-  views.forEach(view => view.dispose());
-  document.body.replaceChildren();
-});
+const show = async (options: ViewOptions): Promise<HTMLElement> => (await showView(run, options)).node;
 
-async function show(options: ViewOptions): Promise<HTMLElement> {
-  const node = document.createElement('div');
-  document.body.append(node);
-  const view = await mountView(node, run, options, { renderer: 'svg' });
-  views.push(view);
-  await view.settled();
-  return node;
-}
-
-const settled = (): Promise<unknown> => Promise.all(views.map(view => view.settled()));
 const told = (): Promise<void> =>
   new Promise(resolve => {
     const heard = (): void => {
@@ -54,7 +35,6 @@ const press = (node: HTMLElement, key: string, init = {}): void =>
   void node
     .querySelector('.jp-MegalensStage')
     ?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, ...init }));
-const title = (node: HTMLElement): string => node.querySelector('.jp-MegalensView-title')?.textContent ?? '';
 const chip = (node: HTMLElement): HTMLButtonElement | null =>
   node.querySelector<HTMLButtonElement>('[data-control="filter"]');
 const marks = (node: HTMLElement, kind: string): number =>
@@ -140,7 +120,7 @@ describe('pointing', () => {
     const [heatmap, trend] = [await show(HEATMAP), await show(TREND)];
     press(heatmap, 'ArrowRight');
     await told();
-    views.shift()?.dispose();
+    shown.shift()?.dispose();
     await told();
     expect(run.link.pointed).toBeNull();
     expect(marks(trend, 'line')).toBe(0);
@@ -191,7 +171,7 @@ describe('chosen steps', () => {
     run.link.choose({}, [10, 20]);
     await settled();
     expect(title(trend)).toContain('steps 20 to 20');
-    expect(views[0]?.options).toMatchObject({ steps: [20, 30] });
+    expect(shown[0]?.options).toMatchObject({ steps: [20, 30] });
   });
 
   it('are said to be the reason where they leave nothing', async () => {
@@ -235,7 +215,7 @@ describe('the pinned step', () => {
       await show({ view: 'scalars' }),
       await show(HEATMAP)
     ];
-    const before = { ...views[2]?.options };
+    const before = { ...shown[2]?.options };
     press(trend, 'ArrowLeft');
     press(trend, 'Home');
     press(trend, 'p');
@@ -244,7 +224,7 @@ describe('the pinned step', () => {
     expect(said(trend)).toBe('Step 10 pinned.');
     expect([pins(trend), pins(scalars), pins(heatmap)]).toEqual([1, 1, 0]);
     expect(title(heatmap)).toContain('step 10');
-    expect(views[2]?.options).toEqual(before);
+    expect(shown[2]?.options).toEqual(before);
     for (const node of [trend, scalars, heatmap]) {
       expect(pinChip(node)?.textContent).toBe('Pinned: step 10✕');
     }

@@ -1,12 +1,10 @@
+import { grads } from '../../store/__tests__/memory-moments';
 import type { IRecipe } from '../../charts';
 import type { StatisticsOptions, ViewOptions } from '../../protocol/views.generated';
 import { readView } from '../still';
 import type { IViewHost } from '../view';
-import { grads, MomentsPage } from './moments-page';
+import { MomentsPage } from './moments-page';
 import { MemoryRun } from '../../store/__tests__/memory-run';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
 
 let page: MomentsPage;
 beforeEach(() => (page = new MomentsPage()));

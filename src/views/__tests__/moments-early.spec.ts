@@ -1,11 +1,9 @@
 import { groupMoments } from '../../aggregate';
 import type { IReadBy } from '../../client/run-reader';
 import type { IMomentGroups, IMomentIndex, TasksProgress } from '../../store/row-moments';
-import { MemoryMoments } from '../../store/__tests__/memory-moments';
-import { grads, MomentsPage } from './moments-page';
+import { MemoryMoments, grads } from '../../store/__tests__/memory-moments';
+import { MomentsPage } from './moments-page';
 import type { MomentGroupsRequest } from '../../protocol/requests.generated';
-
-jest.setTimeout(30_000);
 
 /** Rows that are said to be so many that they stay on the server, which answers totals only when it is let. */
 class ServerRows extends MemoryMoments {

@@ -2,12 +2,14 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import { ClientError } from '../../client';
 import { StoreError } from '../../store';
 import { PRE_STEP } from '../../store/row-moments';
-import { tensorNames, type IMomentRow, type MemoryMoments } from '../../store/__tests__/memory-moments';
-import { grads, MomentsPage } from './moments-page';
+import {
+  grads,
+  tensorNames,
+  type IMomentRow,
+  type MemoryMoments
+} from '../../store/__tests__/memory-moments';
+import { MomentsPage } from './moments-page';
 import { HELLO } from '../../store/__tests__/memory-run';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
 
 let page: MomentsPage;
 beforeEach(() => (page = new MomentsPage()));

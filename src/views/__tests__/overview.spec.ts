@@ -10,9 +10,6 @@ import { sizeWords } from '../shared/states';
 import type { IFound, ITiles } from '../overview/tiles';
 import { untranslated as t } from '../shared/translate';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 const news = (step: number, subject: string, tone: 'critical' | 'warning' = 'warning'): IFound => ({
   news: [{ step, subject, tone, text: `${subject} at ${step}`, opens: { view: 'scalars' } }],
   looked: []

@@ -1,11 +1,8 @@
 import { Chart } from '../../charts';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import { AWAITED_INTERVAL, Pace } from '../mount/drawing';
-import { mountView } from '../registry';
 import type { IView } from '../view';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import { showView, title } from './page';
 
 /** Observers of the page, which has no layout to see with. */
 let observed: ((entries: { isIntersecting: boolean }[]) => void)[] = [];
@@ -27,7 +24,6 @@ class Observer {
   disconnect(): void {}
 }
 
-let view: IView | null = null;
 beforeEach(() => {
   observed = [];
   isInSight = null;
@@ -35,22 +31,14 @@ beforeEach(() => {
 });
 afterEach(() => {
   jest.restoreAllMocks();
-  view?.dispose();
-  view = null;
   Reflect.deleteProperty(globalThis, 'IntersectionObserver');
-  document.body.replaceChildren();
 });
 
 const frame = (): Promise<unknown> => new Promise(done => setTimeout(done, 150));
-const titleOf = (): string => document.querySelector('.jp-MegalensView-title')?.textContent ?? '';
 
 async function shown(run: MemoryRun): Promise<IView> {
-  const node = document.createElement('div');
-  document.body.append(node);
   run.add({ step: 1, layer: 0, values: new Float32Array(6).fill(1) });
-  view = await mountView(node, run, { view: 'heatmap', flag: 'MLP1_mat_mul' }, { renderer: 'svg' });
-  await view.settled();
-  return view;
+  return showView(run, { view: 'heatmap', flag: 'MLP1_mat_mul' });
 }
 
 it('draws nothing of a run while it is out of sight, and the newest step when it is seen again', async () => {
@@ -61,10 +49,10 @@ it('draws nothing of a run while it is out of sight, and the newest step when it
   run.add({ step: 2, layer: 0, values: new Float32Array(6).fill(2) });
   await frame();
   expect(run.asked.length).toBe(asked);
-  expect(titleOf()).toMatch(/step 1$/);
+  expect(title()).toMatch(/step 1$/);
   see(true);
   await heatmap.settled();
-  expect(titleOf()).toMatch(/step 2$/);
+  expect(title()).toMatch(/step 2$/);
 });
 
 it('draws again where the page did not say that it is seen again', async () => {
@@ -76,13 +64,13 @@ it('draws again where the page did not say that it is seen again', async () => {
   isInSight = false;
   run.add({ step: 2, layer: 0, values: new Float32Array(6).fill(2) });
   await frame();
-  expect(titleOf()).toMatch(/step 1$/);
+  expect(title()).toMatch(/step 1$/);
   jest.spyOn(performance, 'now').mockReturnValue(later + 2000);
   isInSight = true;
   run.add({ step: 3, layer: 0, values: new Float32Array(6).fill(3) });
   await frame();
   await heatmap.settled();
-  expect(titleOf()).toMatch(/step 3$/);
+  expect(title()).toMatch(/step 3$/);
 });
 
 it('draws out of sight for whoever waits for the picture, such as an export', async () => {
@@ -115,7 +103,7 @@ it.each(['reading', 'drawing'])(
     run.add({ step: 3, layer: 0, values: new Float32Array(6).fill(3) });
     document.querySelector<HTMLElement>('.jp-MegalensBanner button')?.click();
     await heatmap.settled();
-    expect(titleOf()).toMatch(/step 3$/);
+    expect(title()).toMatch(/step 3$/);
     expect(document.querySelector<HTMLElement>('.jp-MegalensBanner')?.hidden).toBe(true);
     expect(document.querySelectorAll('.jp-MegalensView svg.marks').length).toBe(1);
     jest.restoreAllMocks();
@@ -154,16 +142,13 @@ async function waits(steps: number): Promise<number | undefined> {
   const run = new MemoryRun();
   const values = new Float32Array(6).fill(1);
   run.add(...Array.from({ length: steps }, (_, at) => ({ step: at + 1, layer: 0, values })));
-  const node = document.createElement('div');
-  document.body.append(node);
-  view = await mountView(node, run, { view: 'trend', flag: 'MLP1_mat_mul' }, { renderer: 'svg' });
-  await view.settled();
+  const view = await showView(run, { view: 'trend', flag: 'MLP1_mat_mul' });
   const request = jest.spyOn(Pace.prototype, 'request');
   run.add({ step: steps + 1, layer: 0, values });
   const least = request.mock.calls[0]?.[1];
   request.mockRestore();
   await view.settled();
-  expect(titleOf()).toContain((steps + 1).toLocaleString('en').replace(',', '\u202f'));
+  expect(title()).toContain((steps + 1).toLocaleString('en').replace(',', ' '));
   return least;
 }
 

@@ -1,5 +1,5 @@
+import { grads } from '../../store/__tests__/memory-moments';
 import type { ViewOptions } from '../../protocol/views.generated';
-import { grads } from './moments-page';
 import { WrittenRun } from '../../store/__tests__/written-run';
 
 /** Views and kinds by a name, each with how many pictures it is. */

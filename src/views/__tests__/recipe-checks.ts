@@ -19,9 +19,6 @@ const sorted = (recipe: object): object =>
 
 /** Check that the recipes of a mounted view and of its still pictures are one, byte for byte. */
 export function checkRecipes(pictured: Pictured, makeRun: () => IRunSource): void {
-  // The first test also loads and transforms Vega.
-  jest.setTimeout(30_000);
-
   it.each(pictured)('%s has one recipe, mounted and still', async (_, options) => {
     const stills = await readView(makeRun(), options, { width: WIDTH });
     const { view } = (await loadView(options.view)) as { view: IViewDefinition };

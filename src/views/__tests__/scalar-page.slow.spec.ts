@@ -1,10 +1,8 @@
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import type { ScalarsOptions } from '../../protocol/views.generated';
-import { mountView, type IView, type IViewRuns } from '..';
+import { type IView, type IViewRuns } from '..';
 import { sectionsOf } from '../scalars/scalars-view';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(60_000);
+import { caption, showView, texts, title, update } from './page';
 
 const NAMES = ['loss', 'train/acc', 'train/lr', 'eval/acc'];
 
@@ -26,34 +24,13 @@ const runs: IViewRuns = {
   acquire: id => Promise.resolve({ source: others.find(each => each.id === id)!, dispose: () => undefined })
 };
 
-let view: IView | null = null;
+let view: IView;
 const node = (): HTMLElement => document.body;
-const texts = (selector: string): string[] =>
-  [...node().querySelectorAll(selector)].map(each => each.textContent ?? '');
 const pictures = (): string[] => texts('.jp-mod-small .jp-MegalensTile-heading');
 
 async function show(options: Partial<ScalarsOptions>, run = runOf('own', 2)): Promise<void> {
-  const place = document.createElement('div');
-  document.body.append(place);
-  view = await mountView(
-    place,
-    run,
-    { view: 'scalars', kind: 'page', ...options },
-    { renderer: 'svg', runs }
-  );
-  await view.settled();
+  view = await showView(run, { view: 'scalars', kind: 'page', ...options }, { runs });
 }
-
-async function choose(options: Partial<ScalarsOptions>): Promise<void> {
-  await view?.update(options as never);
-  await view?.settled();
-}
-
-afterEach(() => {
-  view?.dispose();
-  view = null;
-  document.body.replaceChildren();
-});
 
 it('draws a small picture of each scalar, in sections that fold and are found by a search', async () => {
   await show({});
@@ -62,18 +39,18 @@ it('draws a small picture of each scalar, in sections that fold and are found by
   expect(node().querySelectorAll('.jp-mod-small .jp-MegalensPlot svg')).toHaveLength(4);
   const [, , train] = node().querySelectorAll<HTMLButtonElement>('.jp-MegalensFoldLine > button');
   train!.click();
-  await view!.settled();
+  await view.settled();
   // What is folded is an option, and so kept in a layout.
-  expect(view!.options).toMatchObject({ folded: ['train'] });
+  expect(view.options).toMatchObject({ folded: ['train'] });
   expect(pictures()).toEqual(['loss', 'acc']);
   expect(train!.getAttribute('aria-expanded')).toBe('false');
-  await choose({ folded: [], search: 'ACC' });
+  await update({ folded: [], search: 'ACC' });
   expect(pictures()).toEqual(['acc', 'acc']);
-  await choose({ search: 'acc eval' });
+  await update({ search: 'acc eval' });
   expect(pictures()).toEqual(['acc']);
   node().querySelector<HTMLButtonElement>('.jp-MegalensTile-heading button')!.click();
-  await view!.settled();
-  expect(view!.options).toMatchObject({ kind: 'lines', names: ['eval/acc'] });
+  await view.settled();
+  expect(view.options).toMatchObject({ kind: 'lines', names: ['eval/acc'] });
   expect(pictures()).toEqual([]);
 });
 
@@ -100,7 +77,7 @@ it('makes a picture once its place comes into sight', async () => {
     const places = [...node().querySelectorAll('.jp-mod-small')];
     expect(node().querySelectorAll('.jp-mod-small .jp-MegalensView')).toHaveLength(0);
     seen.get(places[1]!)!([{ isIntersecting: true }]);
-    await view!.settled();
+    await view.settled();
     expect(places.map(each => each.querySelector('.jp-MegalensPlot svg') !== null)).toEqual([
       false,
       true,
@@ -132,8 +109,8 @@ it('tells runs by colours, and those of one name are a group', async () => {
   [...node().querySelectorAll<HTMLElement>('.jp-mod-chip')]
     .find(each => each.textContent === 'base✕')!
     .click();
-  await view!.settled();
-  expect(view!.options).toMatchObject({ runs: ['hot', 'hot-2'], aliases: ['', 'warm', 'warm'] });
+  await view.settled();
+  expect(view.options).toMatchObject({ runs: ['hot', 'hot-2'], aliases: ['', 'warm', 'warm'] });
 });
 
 it('draws differences to the run that is pinned as the baseline', async () => {
@@ -144,12 +121,12 @@ it('draws differences to the run that is pinned as the baseline', async () => {
     compare: 'difference',
     baseline: 'hot'
   });
-  expect(texts('.jp-MegalensView-title')[0]).toMatch(/^Difference, own, base minus hot: loss/);
-  expect(texts('.jp-MegalensView-caption')[0]).toContain('own, base minus hot.');
+  expect(title()).toMatch(/^Difference, own, base minus hot: loss/);
+  expect(caption()).toContain('own, base minus hot.');
   // At step 5: 2 × 5 and 1 × 5, minus 3 × 5.
-  expect(view!.summary()).toMatch(/−5/);
-  await choose({ baseline: null });
-  expect(texts('.jp-MegalensView-title')[0]).toMatch(/^Difference, base, hot minus this run: loss/);
+  expect(view.summary()).toMatch(/−5/);
+  await update({ baseline: null });
+  expect(title()).toMatch(/^Difference, base, hot minus this run: loss/);
 });
 
 it('leaves outliers out of the axis on demand, says so, and proposes a log scale', async () => {
@@ -162,14 +139,12 @@ it('leaves outliers out of the axis on demand, says so, and proposes a log scale
   await show({ kind: 'lines', names: ['loss'] }, run);
   const note = (): HTMLElement | null => node().querySelector('.jp-MegalensNote');
   expect(note()?.textContent).toContain('× what 99 of 100 stay below.');
-  await choose({ ignore_outliers: true });
+  await update({ ignore_outliers: true });
   expect(note()).toBeNull();
-  expect(texts('.jp-MegalensView-caption')[0]).toContain(
-    'Outliers, which lie outside of the axis: 1; the farthest is 5'
-  );
-  await choose({ ignore_outliers: false });
+  expect(caption()).toContain('Outliers, which lie outside of the axis: 1; the farthest is 5');
+  await update({ ignore_outliers: false });
   note()!.querySelector('button')!.click();
-  await view!.settled();
-  expect(view!.options).toMatchObject({ transform: 'log' });
+  await view.settled();
+  expect(view.options).toMatchObject({ transform: 'log' });
   expect(note()).toBeNull();
 });

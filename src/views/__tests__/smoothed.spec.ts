@@ -1,12 +1,7 @@
 import type { ViewOptions } from '../../protocol/views.generated';
-import { mountView } from '../registry';
 import { readView } from '../still';
 import { fullRun } from './pictured';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
-afterEach(() => document.body.replaceChildren());
+import { caption, showView } from './page';
 
 describe.each<[string, ViewOptions]>([
   ['scalars', { view: 'scalars', names: ['lr'], smoothing: 2 }],
@@ -14,21 +9,15 @@ describe.each<[string, ViewOptions]>([
   ['statistics', { view: 'statistics', by: [], statistic: 'max', smoothing: 2 }]
 ])('smoothing in %s', (_, options) => {
   it('is seen: in the toolbar, in the caption, and by the numbers themselves, which stay faint', async () => {
-    const node = document.createElement('div');
-    document.body.append(node);
-    const view = await mountView(node, fullRun(), options, { renderer: 'svg' });
-    await view.settled();
+    const view = await showView(fullRun(), options);
     const chip = (): HTMLButtonElement | null =>
-      node.querySelector<HTMLButtonElement>('[data-control="smoothed"]');
+      document.querySelector<HTMLButtonElement>('[data-control="smoothed"]');
     expect(chip()?.textContent).toBe('Smoothed: 2 points✕');
-    expect(node.querySelector('.jp-MegalensView-caption')?.textContent).toMatch(
-      /[Tt]railing mean of 2 points; the numbers themselves are faint/
-    );
+    expect(caption()).toMatch(/[Tt]railing mean of 2 points; the numbers themselves are faint/);
     chip()?.click();
     await view.settled();
     expect(view.options).toMatchObject({ smoothing: 0 });
     expect(chip()).toBeNull();
-    view.dispose();
   });
 
   it('is a trailing mean over the very numbers, in reports as well', async () => {

@@ -5,9 +5,6 @@ import type { Pictured } from './pictured';
 
 /** Check that views are read and drawn where there is no page. */
 export function checkStills(pictured: Pictured, makeRun: () => IRunSource): void {
-  // The first test also loads and transforms Vega.
-  jest.setTimeout(30_000);
-
   beforeAll(() => {
     for (const name of [
       'document',

@@ -7,9 +7,6 @@ import { readView } from '../still';
 import { fullRun, PICTURED } from './pictured';
 import { checkStills } from './still-checks';
 
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 checkStills(PICTURED, fullRun);
 
 it('draws for a page that gives the colours, without title and caption', async () => {

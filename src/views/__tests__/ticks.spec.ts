@@ -1,12 +1,7 @@
+import { grads } from '../../store/__tests__/memory-moments';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { MemoryRun } from '../../store/__tests__/memory-run';
-import { mountView } from '../registry';
-import { grads } from './moments-page';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
-afterEach(() => document.body.replaceChildren());
+import { showView } from './page';
 
 /** A run of so many steps, with something of everything. */
 function runOf(steps: number): MemoryRun {
@@ -32,10 +27,7 @@ const VIEWS: [string, ViewOptions][] = [
 it.each(VIEWS.flatMap(([name, view]) => [3, 1200].map(steps => [name, steps, view] as const)))(
   'the step axis of %s has whole, round numbers: %i steps',
   async (_, steps, options) => {
-    const node = document.createElement('div');
-    document.body.append(node);
-    const view = await mountView(node, runOf(steps), options, { renderer: 'svg' });
-    await view.settled();
+    const { node } = await showView(runOf(steps), options);
     const labels = [...node.querySelectorAll('.role-axis-label')]
       .map(axis => [...axis.querySelectorAll('text')].map(each => each.textContent ?? ''))
       .find(texts => texts.some(text => text.includes(steps === 3 ? '3' : '000')));
@@ -45,6 +37,5 @@ it.each(VIEWS.flatMap(([name, view]) => [3, 1200].map(steps => [name, steps, vie
     const apart = (told[1] ?? NaN) - (told[0] ?? NaN);
     expect([1, 2, 5]).toContain(apart / 10 ** Math.floor(Math.log10(apart)));
     expect(told.every(tick => tick % apart === 0)).toBe(true);
-    view.dispose();
   }
 );

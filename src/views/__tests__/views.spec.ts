@@ -1,46 +1,21 @@
 import { Chart } from '../../charts';
 import { fewScalars } from '../../report/page-data';
 import type { ViewOptions } from '../../protocol/views.generated';
-import { mountView } from '../registry';
 import type { IView } from '../view';
 import { HELLO, MemoryRun } from '../../store/__tests__/memory-run';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import { caption, control, key, put, showView, state, text, title } from './page';
 
 let run: MemoryRun;
-let view: IView | null = null;
+let view: IView;
 
 beforeEach(() => {
   run = new MemoryRun();
 });
 
-afterEach(() => {
-  view?.dispose();
-  view = null;
-  document.body.replaceChildren();
-});
-
 async function show(options: ViewOptions, host = {}): Promise<IView> {
-  const node = document.createElement('div');
-  document.body.append(node);
-  view = await mountView(node, run, options, { renderer: 'svg', ...host });
-  await view.settled();
+  view = await showView(run, options, host);
   return view;
 }
-
-const text = (selector: string): string =>
-  document.querySelector(selector)?.textContent?.replace(/\u202f/g, ' ') ?? '';
-const stage = (): HTMLElement => document.querySelector<HTMLElement>('.jp-MegalensStage') as HTMLElement;
-const press = (key: string, init = {}): void => {
-  stage().dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, ...init }));
-};
-const control = <T extends HTMLElement>(id: string, tag: string): T =>
-  document.querySelector<T>(`[data-control="${id}"] ${tag}`) as T;
-const change = (input: HTMLInputElement | HTMLSelectElement, value: string): void => {
-  input.value = value;
-  input.dispatchEvent(new Event(input.type === 'range' ? 'input' : 'change'));
-};
 
 describe('heatmap', () => {
   const HEATMAP: ViewOptions = { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all' };
@@ -49,9 +24,9 @@ describe('heatmap', () => {
     run.add({ layer: 1, step: 1240 }, { layer: 2, step: 1240 });
     await show(HEATMAP);
     expect(document.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(2);
-    expect(text('.jp-MegalensView-title')).toBe('MLP1 output, mean of 2 tiles, layers 1 and 2, step 1 240');
-    expect(text('.jp-MegalensView-caption')).toContain('Sample 0 of 16, counted from 0.');
-    expect(view?.summary().replace(/\u202f/g, ' ')).toBe(
+    expect(title()).toBe('MLP1 output, mean of 2 tiles, layers 1 and 2, step 1 240');
+    expect(caption()).toContain('Sample 0 of 16, counted from 0.');
+    expect(view.summary().replace(/\u202f/g, ' ')).toBe(
       'At step 1 240 values run from 100 to 221. The largest magnitude, 221, is in layer 2 at position 2, tile 1.'
     );
   });
@@ -62,9 +37,9 @@ describe('heatmap', () => {
     await show(HEATMAP);
     const drawn = await (mounted.mock.results[0]?.value as Promise<Chart>);
     run.add({ step: 2, values: new Float32Array([1, 2, 3, 4, 5, 6]) });
-    await view?.settled();
-    expect(text('.jp-MegalensView-title')).toContain('step 2');
-    expect(view?.summary()).toContain('from 1 to 6');
+    await view.settled();
+    expect(title()).toContain('step 2');
+    expect(view.summary()).toContain('from 1 to 6');
     expect(drawn.embeds).toBe(1);
     expect(mounted).toHaveBeenCalledTimes(1);
     mounted.mockRestore();
@@ -73,23 +48,22 @@ describe('heatmap', () => {
   it('stays at a chosen step while new ones arrive, and goes back to following', async () => {
     run.add({ step: 1 }, { step: 2 });
     await show(HEATMAP);
-    change(control('steps', 'input'), '0');
-    await view?.settled();
-    expect(view?.options).toMatchObject({ step: 1 });
+    await put('steps', '0');
+    expect(view.options).toMatchObject({ step: 1 });
     run.add({ step: 3 });
-    await view?.settled();
-    expect(text('.jp-MegalensView-title')).toContain('step 1');
-    control<HTMLButtonElement>('steps', 'button').click();
-    await view?.settled();
-    expect(view?.options).toMatchObject({ step: null });
-    expect(text('.jp-MegalensView-title')).toContain('step 3');
+    await view.settled();
+    expect(title()).toContain('step 1');
+    control('steps', 'button').click();
+    await view.settled();
+    expect(view.options).toMatchObject({ step: null });
+    expect(title()).toContain('step 3');
   });
 
   it('says which step it took when the wanted one was not traced', async () => {
     run.add({ step: 10 }, { step: 20 });
     await show({ ...HEATMAP, step: 18 });
-    expect(text('.jp-MegalensView-title')).toContain('step 20');
-    expect(text('.jp-MegalensView-caption')).toContain('Step 18 was not traced; this is the nearest one.');
+    expect(title()).toContain('step 20');
+    expect(caption()).toContain('Step 18 was not traced; this is the nearest one.');
   });
 
   it('counts non-finite cells and what was left out in the caption', async () => {
@@ -108,36 +82,30 @@ describe('heatmap', () => {
   it('moves a cell cursor by keyboard and announces the value', async () => {
     run.add({ layer: 1 }, { layer: 2 });
     await show(HEATMAP);
-    press('ArrowRight');
-    expect(text('[aria-live]')).toBe('layer 1, position 0, tile 0: 100');
-    press('ArrowRight');
-    press('ArrowDown');
-    expect(text('[aria-live]')).toBe('layer 1, position 1, tile 1: 111');
-    press('PageDown');
-    press('End');
-    expect(text('[aria-live]')).toBe('layer 2, position 2, tile 1: 221');
+    expect(key('ArrowRight')).toBe('layer 1, position 0, tile 0: 100');
+    key('ArrowRight');
+    expect(key('ArrowDown')).toBe('layer 1, position 1, tile 1: 111');
+    key('PageDown');
+    expect(key('End')).toBe('layer 2, position 2, tile 1: 221');
   });
 
   it('puts token text on the position axis and into the announcement', async () => {
     run.add({}, { flag: 'InputTokens', layer: -1, part: 'ids', shape: [1, 3], labels: ['The', ' end', '.'] });
     await show(HEATMAP);
     expect(document.querySelector('.jp-MegalensPlot')?.textContent).toContain('␣end');
-    press('ArrowRight');
-    press('ArrowRight');
-    expect(text('[aria-live]')).toBe('layer 0, position 1 “␣end”, tile 0: 110');
+    key('ArrowRight');
+    expect(key('ArrowRight')).toBe('layer 0, position 1 “␣end”, tile 0: 110');
   });
 
   it('picks heads of attention, queries downwards and keys to the right', async () => {
     const values = Float32Array.from({ length: 8 }, (_, at) => at);
     run.add({ flag: 'RawAttentionScore_mat_mul', shape: [1, 2, 2, 2], values, compressor: 'NoOp()' });
     await show({ view: 'heatmap', flag: 'RawAttentionScore_mat_mul', head: 1 });
-    press('ArrowRight');
-    press('ArrowRight');
-    expect(text('[aria-live]')).toBe('layer 0, key 1, query 0: 5');
-    change(control('head', 'input'), '0');
-    await view?.settled();
-    expect(view?.options).toMatchObject({ head: 0 });
-    expect(text('.jp-MegalensView-title')).toContain('head 0');
+    key('ArrowRight');
+    expect(key('ArrowRight')).toBe('layer 0, key 1, query 0: 5');
+    await put('head', '0');
+    expect(view.options).toMatchObject({ head: 0 });
+    expect(title()).toContain('head 0');
   });
 
   it('writes the numbers of each scale over its picture when layers have their own', async () => {
@@ -165,25 +133,23 @@ describe('trend', () => {
     );
     await show({ view: 'trend', flag: 'MLP1_mat_mul' });
     expect(document.querySelectorAll('.jp-MegalensPlot .mark-line path')).toHaveLength(2);
-    expect(view?.summary()).toBe('Rms rose from 1 to 4 between step 2 and 3 in layer 2.');
-    press('End');
-    press('ArrowDown');
-    expect(text('[aria-live]')).toBe('step 4, layer 2: rms 4');
+    expect(view.summary()).toBe('Rms rose from 1 to 4 between step 2 and 3 in layer 2.');
+    key('End');
+    expect(key('ArrowDown')).toBe('step 4, layer 2: rms 4');
   });
 
   it('marks the steps with non-finite values and counts them', async () => {
     run.add(spike(1, 1, 1), { step: 2, values: new Float32Array([NaN, 1, 1, 1, Infinity, 1]) });
     await show({ view: 'trend', flag: 'MLP1_mat_mul' });
-    expect(text('.jp-MegalensView-caption')).toContain('Values that were not finite: 2; marks along the top');
+    expect(caption()).toContain('Values that were not finite: 2; marks along the top');
     expect(document.querySelector('.jp-MegalensPlot')?.innerHTML).toContain('#ff2bd6');
   });
 
   it('changes to layer × step with the toolbar', async () => {
     run.add(spike(1, 1, 1), spike(1, 3, 2), spike(2, 1, 3));
     await show({ view: 'trend', flag: 'MLP1_mat_mul' });
-    change(control('kind', 'select'), 'heatmap');
-    await view?.settled();
-    expect(view?.options).toMatchObject({ kind: 'heatmap' });
+    await put('kind', 'heatmap');
+    expect(view.options).toMatchObject({ kind: 'heatmap' });
     expect(document.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(1);
   });
 });
@@ -200,8 +166,8 @@ describe('scalars', () => {
 
   it('draws the losses unless told otherwise', async () => {
     await show({ view: 'scalars' });
-    expect(text('.jp-MegalensView-title')).toBe('loss, held_out_loss, steps 1 to 4');
-    expect(view?.summary()).toContain('loss fell from 5 to 2 nats/byte between step 1 and 4.');
+    expect(title()).toBe('loss, held_out_loss, steps 1 to 4');
+    expect(view.summary()).toContain('loss fell from 5 to 2 nats/byte between step 1 and 4.');
   });
 
   it('says how many points were left out of a file or of memory', async () => {
@@ -228,9 +194,7 @@ describe('scalars', () => {
 
   it('draws the raw numbers faintly under a smoothed line and says so', async () => {
     await show({ view: 'scalars', names: ['loss'], smoothing: 2 });
-    expect(text('.jp-MegalensView-caption')).toContain(
-      'trailing mean of 2 points; the numbers themselves are faint'
-    );
+    expect(caption()).toContain('trailing mean of 2 points; the numbers themselves are faint');
     const opacities = [...document.querySelectorAll('.jp-MegalensPlot .mark-line path')].map(path =>
       path.getAttribute('opacity')
     );
@@ -240,7 +204,7 @@ describe('scalars', () => {
   it('counts a value that is not finite', async () => {
     run.numbers.push({ step: 5, name: 'loss', value: NaN });
     await show({ view: 'scalars', names: ['loss'] });
-    expect(text('.jp-MegalensView-caption')).toContain('Values that are not finite: 1');
+    expect(caption()).toContain('Values that are not finite: 1');
   });
 });
 
@@ -270,12 +234,11 @@ it('keeps Draw in its place whatever is drawn', async () => {
 describe('states', () => {
   const button = (): HTMLButtonElement =>
     document.querySelector('.jp-MegalensState button') as HTMLButtonElement;
-  const said = (): string => text('.jp-MegalensState p');
   const next = (): Promise<void> => new Promise(done => setTimeout(done));
 
   it('offers to trace a flag that is not traced', async () => {
     await show({ view: 'heatmap', flag: 'HiddenStates' });
-    expect(said()).toBe('Hidden states is not traced.');
+    expect(state()).toBe('Hidden states is not traced.');
     button().click();
     await next();
     expect(run.patches).toEqual([
@@ -290,7 +253,7 @@ describe('states', () => {
     const info = run.hello.flags.find(({ name }) => name === 'HiddenStates')!;
     Object.assign(info, { layers: [0, 1], features: 16, bytes_per_layer: 65_536 });
     await show({ view: 'heatmap', flag: 'HiddenStates', phase: 'generate' });
-    expect(said()).toBe('Hidden states is not traced in phase generate.');
+    expect(state()).toBe('Hidden states is not traced in phase generate.');
     expect(button().textContent).toBe('Trace Hidden states while generating, ≈ 16.1 kB a micro-batch');
     button().click();
     await next();
@@ -300,20 +263,20 @@ describe('states', () => {
   it('gives the reason why a model lacks a flag and shows another', async () => {
     run.add({});
     await show({ view: 'trend', flag: 'Router' });
-    expect(said()).toBe('This model has no Router logits: its layers have no experts.');
-    await view?.update({ flag: 'NoSuchFlag' });
-    await view?.settled();
-    expect(said()).toMatch(/^This run has no flag 'NoSuchFlag'. It has InputTokens, MLP1_mat_mul, /);
+    expect(state()).toBe('This model has no Router logits: its layers have no experts.');
+    await view.update({ flag: 'NoSuchFlag' });
+    await view.settled();
+    expect(state()).toMatch(/^This run has no flag 'NoSuchFlag'. It has InputTokens, MLP1_mat_mul, /);
     button().click();
-    await view?.settled();
-    expect(view?.options).toMatchObject({ flag: 'MLP1_mat_mul' });
+    await view.settled();
+    expect(view.options).toMatchObject({ flag: 'MLP1_mat_mul' });
   });
 
   it('draws as soon as the first rows arrive', async () => {
     await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
-    expect(said()).toBe('MLP1 output is traced; its first train step has not arrived yet.');
+    expect(state()).toBe('MLP1 output is traced; its first train step has not arrived yet.');
     run.add({});
-    await view?.settled();
+    await view.settled();
     expect(document.querySelector('.jp-MegalensView')?.getAttribute('data-state')).toBe('drawn');
   });
 
@@ -321,7 +284,7 @@ describe('states', () => {
     run.add({});
     run.failure = new Error('The server did not answer.');
     await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
-    expect(said()).toBe('The server did not answer.');
+    expect(state()).toBe('The server did not answer.');
     run.failure = null;
     button().click();
     await new Promise<void>(done => {
@@ -333,7 +296,7 @@ describe('states', () => {
       });
       observer.observe(document.body, { attributes: true, subtree: true });
     });
-    expect(text('.jp-MegalensView-title')).toContain('MLP1 output');
+    expect(title()).toContain('MLP1 output');
   });
 
   it('says which steps are still being read, and no more once all are here', async () => {
@@ -341,11 +304,11 @@ describe('states', () => {
     await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
     run.reading = [2100, 3981];
     run.connect({ kind: 'live' });
-    await view?.settled();
+    await view.settled();
     expect(text('.jp-MegalensBanner p')).toMatch(/^Reading steps 2\s100 to 3\s981…$/);
     run.reading = null;
     run.connect({ kind: 'live' });
-    await view?.settled();
+    await view.settled();
     expect(document.querySelector<HTMLElement>('.jp-MegalensBanner')?.hidden).toBe(true);
   });
 
@@ -353,14 +316,14 @@ describe('states', () => {
     run.add({});
     await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
     run.connect({ kind: 'stale', since: Date.now() - 12_000 });
-    await view?.settled();
+    await view.settled();
     expect(text('.jp-MegalensBanner p')).toBe('No frame for 12 s: training is paused or its steps are long.');
     run.connect({ kind: 'reconnecting', attempt: 2, message: '' });
-    await view?.settled();
+    await view.settled();
     expect(text('.jp-MegalensBanner p')).toContain('broke; try 2');
     expect(document.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(1);
     run.connect({ kind: 'live' });
-    await view?.settled();
+    await view.settled();
     expect(document.querySelector<HTMLElement>('.jp-MegalensBanner')?.hidden).toBe(true);
   });
 
@@ -368,16 +331,16 @@ describe('states', () => {
     run.add({});
     await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
     run.tell({ type: 'status', state: 'finished', step: 1240 });
-    await view?.settled();
+    await view.settled();
     expect(text('.jp-MegalensBanner p')).toBe('Training finished at step 1 240.');
     run.connect({ kind: 'stale', since: Date.now() - 12_000 });
-    await view?.settled();
+    await view.settled();
     expect(text('.jp-MegalensBanner p')).toBe('Training finished at step 1 240.');
     run.tell({ type: 'status', state: 'lost', step: 1240 });
-    await view?.settled();
+    await view.settled();
     expect(text('.jp-MegalensBanner p')).toContain('stopped unexpectedly after step 1 240');
     run.connect({ kind: 'closed', reason: 'finished', message: '' });
-    await view?.settled();
+    await view.settled();
     expect(text('.jp-MegalensBanner p')).toBe('Training finished at step 1 240.');
     expect(document.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(1);
   });
@@ -387,29 +350,29 @@ describe('states', () => {
     run.add({});
     await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
     run.tell({ type: 'status', state: 'finished', step: 1240 });
-    await view?.settled();
+    await view.settled();
     expect(text('.jp-MegalensBanner p')).toBe('The lab has ended.');
     run.tell({ type: 'status', state: 'lost', step: 1240 });
-    await view?.settled();
+    await view.settled();
     expect(text('.jp-MegalensBanner p')).toBe('The process of the lab stopped unexpectedly.');
     run.connect({ kind: 'closed', reason: 'finished', message: '' });
-    await view?.settled();
+    await view.settled();
     expect(text('.jp-MegalensBanner p')).toBe('The lab has ended.');
   });
 
   it('says why there is no picture also when the training has ended', async () => {
     run.tell({ type: 'status', state: 'finished', step: 7 });
     await show({ view: 'statistics' });
-    expect(text('.jp-MegalensState p')).toContain('logs no statistics');
+    expect(state()).toContain('logs no statistics');
   });
 
   it('offers a layer that exists when the wanted one does not', async () => {
     run.add({ layer: 2 });
     await show({ view: 'heatmap', flag: 'MLP1_mat_mul', layers: '9' });
-    expect(said()).toBe('Layers 9 are not traced; there are rows of layer 2.');
+    expect(state()).toBe('Layers 9 are not traced; there are rows of layer 2.');
     button().click();
-    await view?.settled();
-    expect(view?.options).toMatchObject({ layers: '2' });
+    await view.settled();
+    expect(view.options).toMatchObject({ layers: '2' });
   });
 
   it('asks for nothing and leaves nothing behind after it is disposed twice', async () => {
@@ -431,6 +394,6 @@ describe('states', () => {
   it('speaks the host language', async () => {
     const translate = (words: string, ...args: (string | number)[]): string => `«${words}» ${args.join()}`;
     await show({ view: 'heatmap', flag: 'HiddenStates' }, { translate });
-    expect(said()).toContain('«%1 is not traced.»');
+    expect(state()).toContain('«%1 is not traced.»');
   });
 });

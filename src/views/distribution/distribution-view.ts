@@ -23,7 +23,7 @@ import { chosenLayers, layerWords } from '../shared/layers';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { around, hold, lockedRange, moveOf, nearestIndex } from '../shared/scale';
 import { emptyFlag, nothingYet, type IState } from '../shared/states';
-import { rangesField, type ITip } from '../shared/table';
+import { rangesField, tipSaid, type ITip } from '../shared/table';
 import { tensorControls } from '../shared/tensor-controls';
 import type { Translate } from '../shared/translate';
 import { ViewModel } from '../shared/view-model';
@@ -202,9 +202,7 @@ export class DistributionView extends ViewModel<Required<DistributionOptions>> {
     };
     const mark = this._markOf(this._at);
     const tip = this.tipOf(mark);
-    const said = tip
-      ? [tip.heading, ...tip.lines.map(({ name, value }) => `${name} ${value}`)].join(', ')
-      : '';
+    const said = tip ? tipSaid(tip) : '';
     return key === 'copy' ? { said, mark, copy: said } : { said, mark };
   }
 

@@ -1,10 +1,11 @@
 import { own } from '../../protocol/records';
 import type { IStreamRows } from '../../store/row-store';
-import type { IRunSource, SourceChange } from '../../store/source';
+import type { IRunSource } from '../../store/source';
 import type { IContent, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { nothingYet, retryingAfter, type IState, type IStateActions } from '../shared/states';
-import { ViewModel, type IViewEnvironment } from '../shared/view-model';
+import { nothingYet, type IState } from '../shared/states';
+import type { IViewEnvironment } from '../shared/view-model';
+import { KeepingView } from './keeping-view';
 
 /** A sentence, or how it follows from the options. */
 export type Said<O extends object> = string | ((options: Readonly<Required<O>>) => string);
@@ -44,15 +45,14 @@ export const saidOf = <O extends object>(words: Said<O>, options: Readonly<Requi
 export const columnOf = ({ columns }: IStreamRows, name?: string): ArrayLike<unknown> | undefined =>
   name === undefined ? undefined : own(columns, name);
 
-/** Whether a change of a run brings rows that a kit draws. */
-export const bringsRows = (change: SourceChange, streams: readonly string[]): boolean =>
-  change.kind === 'rows' && streams.includes(change.stream);
-
 /** What a kit draws of rows; its summary stands where the view has none of its own. */
 export type Drawn = Omit<IContent, 'caption' | 'title'> & Partial<Pick<IContent, 'caption' | 'title'>>;
 
 /** A view of one picture that a kit makes of rows. */
-export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends ViewModel<O> {
+export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends KeepingView<
+  O,
+  { readonly rows: R | null }
+> {
   constructor(
     source: IRunSource,
     env: IViewEnvironment<O>,
@@ -61,21 +61,12 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
     super(source, env);
   }
 
+  protected get streams(): readonly string[] {
+    return this.kit.streams;
+  }
+
   get subject(): string {
     return saidOf(this.kit.subject, this.options);
-  }
-
-  concerns(change: SourceChange): boolean {
-    const concerned = bringsRows(change, this.kit.streams);
-    // A hello may mean that all rows are others.
-    this._isStale ||= concerned || change.kind === 'hello';
-    return concerned;
-  }
-
-  protected override get actions(): IStateActions {
-    return retryingAfter(this.env.actions, () => {
-      this._isStale = true;
-    });
   }
 
   override controls(): Control[] {
@@ -85,16 +76,10 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
   async load(signal: AbortSignal): Promise<Loaded> {
     const { env, kit, options, source, t } = this;
     const steps = env.within(('steps' in options ? options.steps : null) as [number, number] | null);
-    const key = JSON.stringify([options, steps]);
-    if (this._isStale || key !== this._key) {
-      // What comes while this is read is read the next time.
-      this._isStale = false;
-      this._key = '';
+    const { rows } = await this.once([options, steps], async () => {
       const read = await kit.read({ source, options, steps, signal });
-      this._rows = read && this.within(read, steps);
-      this._key = key;
-    }
-    const rows = this._rows;
+      return { rows: read && this.within(read, steps) };
+    });
     if (rows === null) {
       return { state: nothingYet(saidOf(kit.empty, options), this.actions, t) };
     }
@@ -114,9 +99,4 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
 
   /** Draw rows, of which there are some, or say why that is not done. */
   protected abstract draw(rows: R): Drawn | IState;
-
-  /** What was read last, and with what options: a zoom, or another theme, reads nothing. */
-  private _rows: R | null = null;
-  private _key = '';
-  private _isStale = true;
 }

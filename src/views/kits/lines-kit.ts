@@ -1,13 +1,13 @@
 import type { ScalarsOptions } from '../../protocol/views.generated';
 import type { IStreamRows } from '../../store/row-store';
-import type { IRunSource, SourceChange } from '../../store/source';
+import type { IRunSource } from '../../store/source';
 import { scalarsWords } from '../shared/change-words';
 import type { Control } from '../shared/control';
 import { transformControl } from '../shared/controls';
 import type { IViewDefinition } from '../shared/definition';
 import { nothingYet } from '../shared/states';
 import type { IViewEnvironment } from '../shared/view-model';
-import { bringsRows, columnOf, saidOf, type IKit } from './kit';
+import { columnOf, saidOf, type IKit } from './kit';
 import { byUnit } from './lines/by-unit';
 import type { ILine } from './lines/line';
 import { LinesView, type ILineRun, type LineOptions, type LinesLoaded } from './lines/lines-view';
@@ -43,16 +43,11 @@ class KitLines<O extends KitLineOptions> extends LinesView<O> {
     env: IViewEnvironment<O>,
     private readonly _kit: ILinesKit<O>
   ) {
-    super(source, env, _kit.streams[0] ?? '');
+    super(source, env, _kit.streams);
   }
 
   get subject(): string {
     return saidOf(this._kit.subject, this.options);
-  }
-
-  override concerns(change: SourceChange): boolean {
-    // Both are asked: news of the first stream makes what was read stale.
-    return [super.concerns(change), bringsRows(change, this._kit.streams)].includes(true);
   }
 
   override controls(): Control[] {

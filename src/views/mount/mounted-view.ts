@@ -15,6 +15,7 @@ import {
   type IState,
   type IStateActions
 } from '../shared/states';
+import { tipSaid } from '../shared/table';
 import type { IViewEnvironment } from '../shared/view-model';
 import type { IViewHost } from '../view';
 import { Cursor, framesOf, EventMarks } from './cursor';
@@ -469,9 +470,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._cursor.mark = mark;
     this._linked.tell(mark);
     const tip = this.model.tipOf(mark);
-    this._shell.say(
-      tip ? [tip.heading, ...tip.lines.map(line => `${line.name} ${line.value}`)].join(', ') : ''
-    );
+    this._shell.say(tip ? tipSaid(tip) : '');
     this._shell.stage.focus();
     void chart.settled().then(() => this._place());
   }

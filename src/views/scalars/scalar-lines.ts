@@ -51,7 +51,7 @@ export const axisControls = (
 /** Named scalars over steps or time, one panel for each unit. */
 export class ScalarLines extends LinesView<Required<ScalarsOptions>> {
   constructor(source: IRunSource, env: IViewEnvironment<ScalarsOptions>) {
-    super(source, env, 'scalars');
+    super(source, env, ['scalars']);
   }
 
   /** Whether its words begin with what departs most: where few of them are seen. */

@@ -84,6 +84,12 @@ export interface IContent {
   swatch?: string;
 }
 
+/** A content that is a table alone, without its words. */
+export const tableOnly = (body: ITable): Pick<IContent, 'body' | 'extent' | 'recipe'> => ({
+  ...{ recipe: null, body },
+  extent: { x: [0, 1], y: [0, 1] }
+});
+
 /** The whole of the x axis, of which a window is shown. */
 export interface IMinimap {
   /** What the window is, for who does not see it. */

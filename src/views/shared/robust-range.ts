@@ -1,5 +1,6 @@
 import { formatNumber } from '../../charts';
 import type { INote } from './content';
+import { extentOf } from './scale';
 import type { Translate } from './translate';
 
 /** Share of the values at either end that may lie outside. */
@@ -46,27 +47,12 @@ export function logNotes(
     : [];
 }
 
-/** Least and greatest of all finite values. */
-function endsOf(parts: readonly ArrayLike<number>[]): readonly [low: number, high: number] {
-  let [low, high] = [Infinity, -Infinity];
-  for (const part of parts) {
-    for (let at = 0; at < part.length; at += 1) {
-      const value = part[at] ?? NaN;
-      if (Number.isFinite(value)) {
-        low = value < low ? value : low;
-        high = value > high ? value : high;
-      }
-    }
-  }
-  return [low, high];
-}
-
 /**
  * Whether few values come near the greatest. Where many do nobody sorts them: a live run asks with every
  * picture.
  */
 function hasRoomTaken(parts: readonly ArrayLike<number>[]): boolean {
-  const [low, high] = endsOf(parts);
+  const [low, high] = extentOf(parts) ?? [Infinity, -Infinity];
   const greatest = Math.max(high, -low);
   let [near, all] = [0, 0];
   for (const part of parts) {
@@ -84,7 +70,7 @@ function sampled(parts: readonly ArrayLike<number>[]): { finite: Float64Array; l
   const total = parts.reduce((sum, part) => sum + part.length, 0);
   const stride = Math.max(1, Math.ceil(total / MOST_SAMPLES));
   const finite = new Float64Array(Math.ceil(total / stride));
-  const [low, high] = endsOf(parts);
+  const [low, high] = extentOf(parts) ?? [Infinity, -Infinity];
   let [count, kept] = [0, 0];
   for (const part of parts) {
     for (let at = 0; at < part.length; at += 1) {

@@ -211,3 +211,22 @@ export abstract class ViewModel<O extends object = ViewOptions> extends Pictured
     this.env.choose(options);
   }
 }
+
+/** One of several pictures under one toolbar: of what one reader reads, and with the options of the whole. */
+export abstract class PartModel<O extends object, R> extends ViewModel {
+  constructor(
+    source: IRunSource,
+    env: IViewEnvironment,
+    protected readonly reader: R
+  ) {
+    super(source, env);
+  }
+
+  protected get chosen(): Readonly<Required<O>> {
+    return this.options as object as Readonly<Required<O>>;
+  }
+
+  protected pick(options: Partial<O>): void {
+    this.choose(options as Partial<ViewOptions>);
+  }
+}

@@ -1,7 +1,7 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/row-moments';
 import type { IPointed } from '../../store/run-link';
-import type { Loaded, IMark, INote } from '../shared/content';
+import { tableOnly, type Loaded, type IMark, type INote } from '../shared/content';
 import type { ILinkedMarks } from '../shared/links';
 import { allHidden, hiddenWords, shownLines } from '../kits/lines/legend';
 import type { ILine } from '../kits/lines/line';
@@ -80,9 +80,7 @@ export class MovesPane extends MomentPane {
     const title = t('Largest moves of %1 between first and last step', quantity);
     return {
       content: {
-        recipe: null,
-        body: { columns: this._columns(moves), rows: Math.min(MOST_MOVES, moves.length) },
-        extent: { x: [0, 1], y: [0, 1] },
+        ...tableOnly({ columns: this._columns(moves), rows: Math.min(MOST_MOVES, moves.length) }),
         title,
         caption:
           moves.length > MOST_MOVES

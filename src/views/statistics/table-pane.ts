@@ -4,7 +4,7 @@ import { STREAMS } from '../../protocol/streams';
 import { parseName } from '../../protocol/tensor-name';
 import type { MomentFilter, IMomentRows, IMomentGroups, MomentColumn } from '../../store/row-moments';
 import { FLOAT, GRADIENT_STAGES, streamName, WHOLE } from '../../store/row-moments';
-import type { INote, Loaded } from '../shared/content';
+import { tableOnly, type INote, type Loaded } from '../shared/content';
 import type { IState } from '../shared/states';
 import { numberColumn, type ITableColumn } from '../shared/table';
 import type { Translate } from '../shared/translate';
@@ -92,9 +92,10 @@ export class TablePane extends MomentPane {
     };
     return {
       content: {
-        recipe: null,
-        body: { columns: [...columnsOf(groups, by, options, t), ...columns].map(at), rows: rows.length },
-        extent: { x: [0, 1], y: [0, 1] },
+        ...tableOnly({
+          columns: [...columnsOf(groups, by, options, t), ...columns].map(at),
+          rows: rows.length
+        }),
         title,
         caption: [
           ...caption,

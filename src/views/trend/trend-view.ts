@@ -107,7 +107,7 @@ function noStep(
 /** A statistic of one flag per layer over steps, as lines or as layer × step. */
 export class TrendView extends LinesView<Required<TrendOptions>> {
   constructor(source: IRunSource, env: IViewEnvironment<TrendOptions>) {
-    super(source, env, 'tensors');
+    super(source, env, ['tensors']);
   }
 
   get subject(): string {

@@ -2,9 +2,6 @@ import { MemoryRun } from '../../store/__tests__/memory-run';
 import { mountLazily } from '../mime';
 import { ENGLISH } from '../runs';
 
-// It also loads and transforms Vega.
-jest.setTimeout(30_000);
-
 it('the code that a cell’s view copies opens its own run, whatever the notebook calls run', async () => {
   const run = new MemoryRun();
   const node = document.createElement('div');

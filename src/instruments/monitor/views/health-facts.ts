@@ -1,10 +1,10 @@
-import type { ViewOptions, HealthOptions } from '../../../protocol/views.generated';
+import type { HealthOptions } from '../../../protocol/views.generated';
 import { readScalars } from '../../../aggregate';
 import { groupMoments } from '../../../aggregate/group-moments';
 import { own } from '../../../protocol/records';
 import type { IRunSource, SourceChange } from '../../../store/source';
 import type { Loaded } from '../../../views/shared/content';
-import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-model';
+import { PartModel } from '../../../views/shared/view-model';
 import type { IAlarm, Severity } from '../store/alarms';
 import {
   moduleOf,
@@ -253,15 +253,7 @@ export function groupAlarms(alarms: readonly IAlarm[]): IAlarmGroup[] {
 export const weight = (severity: Severity): number => SEVERITIES.indexOf(severity);
 
 /** What all parts of the view share: one reading of the alarms. */
-export abstract class HealthPane extends ViewModel {
-  constructor(
-    source: IRunSource,
-    env: IViewEnvironment,
-    protected readonly reader: HealthReader
-  ) {
-    super(source, env);
-  }
-
+export abstract class HealthPane extends PartModel<HealthOptions, HealthReader> {
   readonly subject = this.t('Health');
 
   concerns(change: SourceChange): boolean {
@@ -274,14 +266,6 @@ export abstract class HealthPane extends ViewModel {
   }
 
   protected abstract show(facts: IHealthFacts): Loaded;
-
-  protected get chosen(): HealthChoice {
-    return this.options as HealthChoice;
-  }
-
-  protected pick(options: Partial<HealthChoice>): void {
-    this.choose(options as Partial<ViewOptions>);
-  }
 }
 
 export type HealthChoice = Readonly<Required<HealthOptions>>;
@@ -302,9 +286,12 @@ export interface IHealthFacts {
   readonly shown: IAlarm | null;
 }
 
-/** Reads a run's alarms once for all parts of the view, and again when there are more. */
+/** Reads a run's alarms once for all parts of the view, and again when there are more; has its rules. */
 export class HealthReader {
-  constructor(private readonly _source: IRunSource) {}
+  constructor(
+    private readonly _source: IRunSource,
+    readonly settings: RuleSettings
+  ) {}
 
   concerns(change: SourceChange): boolean {
     const concerned = change.kind === 'rows' && change.stream === 'alarms';

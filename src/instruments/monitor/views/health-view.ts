@@ -15,6 +15,7 @@ import { type Control, selectControl } from '../../../views/shared/control';
 import type {
   IComposition,
   ICompositionEnvironment,
+  IViewModel,
   IViewPart,
   Create,
   IViewDefinition
@@ -26,7 +27,7 @@ import { formatInteger } from '../../../charts';
 import { LinesPane } from '../../../views/statistics/lines-pane';
 import type { IMark, Loaded } from '../../../views/shared/content';
 import { type IAlarm, SEVERITIES } from '../store/alarms';
-import { HealthReader, type HealthChoice, type HealthPane, severityWords } from './health-facts';
+import { HealthReader, type HealthChoice, severityWords } from './health-facts';
 import { ListPane, WayPane, MutedPane, RulesPane } from './rules-pane';
 import { MarksPane } from './marks-pane';
 import { RuleSettings } from './rule-settings';
@@ -62,12 +63,7 @@ class AroundPane extends LinesPane {
 const BEFORE = 20;
 const AFTER = 10;
 
-type Pane = new (
-  source: IRunSource,
-  env: IViewEnvironment,
-  reader: HealthReader,
-  settings: RuleSettings
-) => HealthPane;
+type Pane = new (source: IRunSource, env: IViewEnvironment, reader: HealthReader) => IViewModel;
 
 /** Whether a training is healthy: first anomaly, marks over step × layer, the tensor's line, all alarms. */
 class HealthView implements IComposition {
@@ -75,8 +71,8 @@ class HealthView implements IComposition {
     private readonly _source: IRunSource,
     private readonly _env: ICompositionEnvironment<HealthChoice>
   ) {
-    this._reader = new HealthReader(_source);
     this._settings = new RuleSettings(_source, () => this._env.refresh(true));
+    this._reader = new HealthReader(_source, this._settings);
     this._others = new OtherRuns(null, 'moments', () => undefined);
   }
 
@@ -97,12 +93,12 @@ class HealthView implements IComposition {
   layout(): readonly IViewPart[] {
     const { options } = this._env;
     const className = 'jp-MegalensMoments-pane';
-    const part = (key: string, pane: Pane, unpictured: boolean): IViewPart => ({
+    const part = (key: string, pane: Pane, unpictured: boolean, more = ''): IViewPart => ({
       key,
-      className,
+      className: className + more,
       unpictured,
       options: options as Required<ViewOptions>,
-      create: (source, env) => new pane(source, env, this._reader, this._settings)
+      create: (source, env) => new pane(source, env, this._reader)
     });
     const around = this._shown && aroundOf(this._shown);
     const spans = this._spans;
@@ -133,18 +129,7 @@ class HealthView implements IComposition {
         : []),
       ...(this._shown ? [part('list', ListPane, true)] : []),
       ...(this._hasMuted ? [part('muted', MutedPane, true)] : []),
-      ...(this._hasRules
-        ? [
-            {
-              key: 'rules',
-              className: `${className} jp-MegalensHealth-rules`,
-              unpictured: true,
-              options: options as Required<ViewOptions>,
-              create: (source: IRunSource, env: IViewEnvironment) =>
-                new RulesPane(source, env, this._settings)
-            }
-          ]
-        : [])
+      ...(this._hasRules ? [part('rules', RulesPane, true, ' jp-MegalensHealth-rules')] : [])
     ];
   }
 

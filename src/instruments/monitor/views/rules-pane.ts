@@ -1,11 +1,12 @@
 import { formatInteger, formatNumber, formatFull } from '../../../charts';
-import type { IRunSource, SourceChange } from '../../../store/source';
-import type { Loaded, INote } from '../../../views/shared/content';
+import type { HealthOptions } from '../../../protocol/views.generated';
+import type { SourceChange } from '../../../store/source';
+import { tableOnly, type Loaded, type INote } from '../../../views/shared/content';
 import { said } from '../../../views/shared/said';
 import type { Translate } from '../../../views/shared/translate';
 import { nothingYet } from '../../../views/shared/states';
 import { numberColumn, type ITableColumn, type ITableField } from '../../../views/shared/table';
-import { type IViewEnvironment, ViewModel } from '../../../views/shared/view-model';
+import { PartModel } from '../../../views/shared/view-model';
 import { isMuted, follows, reachedFrom, type IAlarm, type IMuted } from '../store/alarms';
 import type { HealthReader, IHealthFacts, IAlarmGroup } from './health-facts';
 import {
@@ -19,7 +20,7 @@ import {
   statisticWords,
   severityWords
 } from './health-facts';
-import { type RuleSettings, type IRuleInfo, mutesIn } from './rule-settings';
+import { type IRuleInfo, mutesIn } from './rule-settings';
 
 /** Parts of the way that are listed. */
 const MOST_PARTS = 12;
@@ -64,9 +65,7 @@ export class WayPane extends HealthPane {
       reached.length === 0 ? t('The first anomaly') : t('The first anomaly, and what it reached next');
     return {
       content: {
-        recipe: null,
-        body: { columns, rows: rows.length },
-        extent: { x: [0, 1], y: [0, 1] },
+        ...tableOnly({ columns, rows: rows.length }),
         title,
         caption:
           reached.length + 1 > rows.length
@@ -85,15 +84,6 @@ export class WayPane extends HealthPane {
 }
 
 export class ListPane extends HealthPane {
-  constructor(
-    source: IRunSource,
-    env: IViewEnvironment,
-    reader: HealthReader,
-    private readonly _settings: RuleSettings
-  ) {
-    super(source, env, reader);
-  }
-
   protected show({ alarms, chosen }: IHealthFacts): Loaded {
     const { t } = this;
     const groups = groupAlarms(chosen);
@@ -135,7 +125,7 @@ export class ListPane extends HealthPane {
         ? [{ title: t('follows from'), text: (row: number) => this._cause(alarms, groups[row]?.first) }]
         : []),
       { title: t('what it means'), text: row => said(groups[row]?.first.sentence ?? '', t) },
-      ...(this._settings.canApply
+      ...(this.reader.settings.canApply
         ? [
             {
               title: t('mute'),
@@ -147,12 +137,13 @@ export class ListPane extends HealthPane {
     ];
     return {
       content: {
-        recipe: null,
-        body: { columns, rows: groups.length },
-        extent: { x: [0, 1], y: [0, 1] },
+        ...tableOnly({ columns, rows: groups.length }),
         title: t('Alarms: %1', countWords(chosen, t)),
         // What is muted says so itself, where anything is.
-        caption: this._settings.muted.length > 0 ? [] : [appliedWords(this._settings.changeOf('muted'), t)],
+        caption:
+          this.reader.settings.muted.length > 0
+            ? []
+            : [appliedWords(this.reader.settings.changeOf('muted'), t)],
         summary: ''
       }
     };
@@ -176,7 +167,7 @@ export class ListPane extends HealthPane {
       label,
       title,
       isDisabled: false,
-      press: () => void this._settings.mute(...muted)
+      press: () => void this.reader.settings.mute(...muted)
     });
     return [
       button(t('Here'), t('Mute %1 in %2', rule, module), mutesIn(rule, module, first.name)),
@@ -187,17 +178,9 @@ export class ListPane extends HealthPane {
 
 /** What is muted, and the way back. */
 export class MutedPane extends HealthPane {
-  constructor(
-    source: IRunSource,
-    env: IViewEnvironment,
-    reader: HealthReader,
-    private readonly _settings: RuleSettings
-  ) {
-    super(source, env, reader);
-  }
-
   protected show({ hidden }: IHealthFacts): Loaded {
-    const { _settings: settings, t } = this;
+    const { t } = this;
+    const { settings } = this.reader;
     const { canApply, muted } = settings;
     if (muted.length === 0) {
       return { state: nothingYet(t('Nothing is muted.'), this.actions, t) };
@@ -228,9 +211,7 @@ export class MutedPane extends HealthPane {
     const sentence = appliedWords(settings.changeOf('muted'), t);
     return {
       content: {
-        recipe: null,
-        body: { columns, rows: muted.length },
-        extent: { x: [0, 1], y: [0, 1] },
+        ...tableOnly({ columns, rows: muted.length }),
         title: t('Muted'),
         caption: [
           t('Alarms of these are not raised while they are muted; * stands for anything.'),
@@ -243,15 +224,7 @@ export class MutedPane extends HealthPane {
 }
 
 /** Every rule with its switch and its numbers, which can be tried on the recorded past and put in force. */
-export class RulesPane extends ViewModel {
-  constructor(
-    source: IRunSource,
-    env: IViewEnvironment,
-    private readonly _settings: RuleSettings
-  ) {
-    super(source, env);
-  }
-
+export class RulesPane extends PartModel<HealthOptions, HealthReader> {
   readonly subject = this.t('Rules');
 
   concerns(_: SourceChange): boolean {
@@ -259,7 +232,8 @@ export class RulesPane extends ViewModel {
   }
 
   load(): Promise<Loaded> {
-    const { _settings: settings, t } = this;
+    const { t } = this;
+    const { settings } = this.reader;
     const rules = settings.rules.map(rule => ({
       ...inWords(rule, t),
       parameters: rule.parameters.map(each => inWords(each, t))
@@ -306,9 +280,7 @@ export class RulesPane extends ViewModel {
     ];
     return Promise.resolve({
       content: {
-        recipe: null,
-        body: { columns, rows: rules.length },
-        extent: { x: [0, 1], y: [0, 1] },
+        ...tableOnly({ columns, rows: rules.length }),
         title: t('Rules'),
         notes: this._notes(),
         caption: this._caption(),
@@ -318,7 +290,7 @@ export class RulesPane extends ViewModel {
   }
 
   private _numbers({ name: rule, parameters }: IRuleInfo): ITableField[] {
-    const { _settings: settings } = this;
+    const { settings } = this.reader;
     return parameters.map(({ name, title, description, ...bounds }) => ({
       kind: 'number',
       id: `${rule}.${name}`,
@@ -332,7 +304,8 @@ export class RulesPane extends ViewModel {
   }
 
   private _notes(): INote[] {
-    const { _settings: settings, t } = this;
+    const { t } = this;
+    const { settings } = this.reader;
     if (settings.edited.length === 0) {
       return [];
     }
@@ -357,7 +330,8 @@ export class RulesPane extends ViewModel {
   }
 
   private _caption(): string[] {
-    const { _settings: settings, t } = this;
+    const { t } = this;
+    const { settings } = this.reader;
     const { counts } = settings;
     const sentence = appliedWords(settings.changeOf('rules'), t);
     return [

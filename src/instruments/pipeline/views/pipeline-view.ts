@@ -1,5 +1,4 @@
 import type { PipelineOptions } from '../../../protocol/views.generated';
-import { fullViewOptions } from '../../../protocol/view-options';
 import type { IRunSource } from '../../../store/source';
 import type { ICompositionEnvironment, IViewDefinition } from '../../../views/shared/definition';
 import { selectControl, type IChoice } from '../../../views/shared/control';
@@ -15,7 +14,7 @@ import type { ITip } from '../../../views/shared/table';
 import { memoryLine, type IPlanned, type Outcome } from '../plan';
 import { type IPipelineRead, PipelineReader, PipelinePane } from './pipeline-reader';
 import { PlanPane, SchedulesPane } from './plan-pane';
-import { PlanView, type IPlanToolbar, type PlanPanes, GB, changedSettings, whatIfControls } from './what-if';
+import { PlanView, type IPlanToolbar, type PlanPanes, GB, slidersOf } from './what-if';
 import { SCHEDULES, scheduleWords } from './gantt-pane';
 
 /** Most stages whose lines are reported in a tip. */
@@ -193,10 +192,9 @@ class PipelineView extends PlanView<PipelineOptions, PipelineReader> {
     return key !== 'memory' || this.env.options.kind === key || isDrawn(key);
   }
 
-  protected toolbar(): IPlanToolbar<PipelineOptions> {
+  protected toolbar(): IPlanToolbar {
     const { env, reader } = this;
     const { options, t } = env;
-    const values = reader.last?.what.values;
     return {
       choices: [
         selectControl('schedule', t('Schedule'), options.schedule, this._schedules(), schedule =>
@@ -208,8 +206,8 @@ class PipelineView extends PlanView<PipelineOptions, PipelineReader> {
         whatIf: t('Change stages, times, links and memory'),
         measured: t('Lay the last measured step over the plan')
       },
-      changed: changedSettings(options, fullViewOptions({ view: 'pipeline' })),
-      sliders: () => (values ? whatIfControls(options, values, change => env.choose(change), t) : null)
+      sliders: slidersOf(t),
+      values: reader.last?.what.values ?? null
     };
   }
 

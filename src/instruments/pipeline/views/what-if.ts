@@ -1,8 +1,10 @@
 import { formatBytes, formatInteger, formatNumber, timeWords } from '../../../charts';
+import { viewDefaults } from '../../../protocol/view-options';
 import type { PipelineOptions, ViewOptions } from '../../../protocol/views.generated';
 import type { Control } from '../../../views/shared/control';
 import type { Translate } from '../../../views/shared/translate';
 import { requestOf, type IMeasuredRun, type PartialPlanRequest } from '../plan';
+import { own } from '../../../protocol/records';
 import type { PipelineTimes, PlanRequest } from '../protocol/pipeline.generated';
 import type { IRunSource } from '../../../store/source';
 import type { IComposition, ICompositionEnvironment, IViewPart } from '../../../views/shared/definition';
@@ -23,15 +25,14 @@ export type PlanPanes<O extends PlanOptions, R> = readonly (readonly [
 ])[];
 
 /** What a plan shows in its toolbar beside what every plan has. */
-export interface IPlanToolbar<O> {
+export interface IPlanToolbar {
   /** What is drawn, and of which layout. */
   readonly choices: readonly Control[];
   /** What the sliders change, and what a measured step is laid over. */
   readonly titles: { readonly whatIf: string; readonly measured: string };
-  /** What takes changed settings back; empty where none is changed. */
-  readonly changed: Partial<O>;
-  /** The sliders; null before anything was read. */
-  readonly sliders: () => readonly Control[] | null;
+  /** What of the settings can be changed, in order, and the number of each; null before anything was read. */
+  readonly sliders: Readonly<Record<string, ISlider>>;
+  readonly values: Readonly<Record<string, number>> | null;
 }
 
 /** Pictures of one plan above one another, and below the toolbar the sliders of what if. */
@@ -79,7 +80,11 @@ export abstract class PlanView<O extends PlanOptions, R extends IPlanReader> imp
     const { env } = this;
     const { options, t } = env;
     const [name] = this._panes.flatMap(([key]) => of(key).filter(({ id }) => id === 'run'));
-    const { choices, titles, changed, sliders } = this.toolbar();
+    const { choices, titles, sliders, values } = this.toolbar();
+    const settings: Readonly<Record<string, unknown>> = { ...options };
+    const usual: Readonly<Record<string, unknown>> = viewDefaults(options.view);
+    const changed = Object.keys(sliders).filter(each => own(settings, each) !== own(usual, each));
+    const choose = (change: Readonly<Record<string, unknown>>): void => env.choose(change as Partial<O>);
     return {
       main: [
         ...(name ? [name] : []),
@@ -103,23 +108,26 @@ export abstract class PlanView<O extends PlanOptions, R extends IPlanReader> imp
                 text: t('Measured'),
                 title: titles.measured,
                 pressed: options.measured === true,
-                change: (measured: boolean) => env.choose({ measured } as Partial<O>)
+                change: (measured: boolean) => choose({ measured })
               } as const
             ]
           : []),
-        ...(Object.keys(changed).length > 0
+        ...(changed.length > 0
           ? [
               {
                 kind: 'chip',
                 id: 'changed',
                 text: t('changed'),
                 title: t('Go back to what was measured, or the usual'),
-                remove: () => env.choose(changed)
+                remove: () => choose(Object.fromEntries(changed.map(each => [each, own(usual, each)])))
               } as const
             ]
           : [])
       ],
-      folded: { label: t('What if'), controls: this._isOpen ? sliders() : null }
+      folded: {
+        label: t('What if'),
+        controls: this._isOpen && values ? sliderControls(sliders, settings, values, choose, t) : null
+      }
     };
   }
 
@@ -127,70 +135,27 @@ export abstract class PlanView<O extends PlanOptions, R extends IPlanReader> imp
     this.reader.dispose();
   }
 
-  protected abstract toolbar(): IPlanToolbar<O>;
+  protected abstract toolbar(): IPlanToolbar;
 
   private _isOpen = false;
 }
 
-export function whatIfControls(
-  options: Required<PipelineOptions>,
-  values: Readonly<Record<Setting, number>>,
-  choose: (options: Partial<PipelineOptions>) => void,
-  t: Translate
-): Control[] {
-  return sliderControls(
-    slidersOf(t),
-    options,
-    values,
-    change => choose(change as Partial<PipelineOptions>),
-    t
-  );
-}
-
-/** The settings that somebody changed: what takes them back puts them to these. */
-export function changedSettings(
-  options: Required<PipelineOptions>,
-  defaults: Readonly<Record<string, unknown>>
-): Partial<PipelineOptions> {
-  const names = Object.keys(slidersOf(text => text)) as Setting[];
-  return changedOf(names, options, defaults) as Partial<PipelineOptions>;
-}
-
-function slidersOf(t: Translate): Readonly<Record<Setting, ISlider>> {
+export function slidersOf(t: Translate): Readonly<Record<Setting, ISlider>> {
   return {
-    stages: { label: t('Stages'), least: 1, most: 64, scale: 'whole', say: formatInteger },
-    micro_batches: { label: t('Micro-batches'), least: 1, most: 128, scale: 'whole', say: formatInteger },
-    chunks: { label: t('Chunks'), least: 1, most: 8, scale: 'whole', say: formatInteger },
+    stages: countSlider(t('Stages'), 64),
+    micro_batches: countSlider(t('Micro-batches'), 128),
+    chunks: countSlider(t('Chunks'), 8),
     forward: timeSlider(t('Forward')),
     input_gradient: timeSlider(t('Input gradient')),
     weight_gradient: timeSlider(t('Weight gradients')),
     optimizer: timeSlider(t('Optimizer')),
     latency: { ...timeSlider(t('Latency')), least: 0.001 },
-    bandwidth: {
-      label: t('Bandwidth'),
-      least: 0.01,
-      most: 1000,
-      scale: 'log',
-      say: value => (value === 0 ? t('no limit') : t('%1 GB/s', formatNumber(value, 3)))
-    },
-    jitter: {
-      label: t('Jitter'),
-      least: 0.1,
-      most: 100,
-      scale: 'log',
-      say: value => t('%1 %', formatNumber(value, 3))
-    },
+    bandwidth: bandwidthSlider(t),
+    jitter: percentSlider(t('Jitter'), 100, t),
     message_mb: sizeSlider(t('Message')),
     activation_mb: sizeSlider(t('Activations')),
     weight_mb: sizeSlider(t('Weights')),
-    memory_gb: {
-      label: t('Memory'),
-      least: 0.01,
-      most: 1000,
-      scale: 'log',
-      say: value => (value === 0 ? t('no limit') : formatBytes(value * 1e9)),
-      none: null
-    }
+    memory_gb: memorySlider(t('Memory'), t)
   };
 }
 
@@ -207,16 +172,15 @@ export interface ISlider {
 /**
  * The sliders of a plan, in order: those that are not measured, or were changed, say so by what they show.
  */
-export function sliderControls<S extends string>(
-  sliders: Readonly<Record<S, ISlider>>,
-  options: Readonly<Record<S, unknown>>,
-  values: Readonly<Record<S, number>>,
-  choose: (options: Partial<Record<S, number | null>>) => void,
+function sliderControls(
+  sliders: Readonly<Record<string, ISlider>>,
+  options: Readonly<Record<string, unknown>>,
+  values: Readonly<Record<string, number>>,
+  choose: (options: Readonly<Record<string, number | null>>) => void,
   t: Translate
 ): Control[] {
-  return (Object.keys(sliders) as S[]).map(id => {
-    const { label, say, none, ...scale } = sliders[id];
-    const value = values[id];
+  return Object.entries(sliders).map(([id, { label, say, none, ...scale }]) => {
+    const value = own(values, id) ?? 0;
     return {
       kind: 'slider',
       id,
@@ -224,23 +188,31 @@ export function sliderControls<S extends string>(
       value,
       ...scale,
       text: say(value),
-      title: options[id] === null ? t('As measured, or the usual. Drag to change it') : '',
-      change: chosen =>
-        choose({ [id]: chosen === 0 && none === null ? null : chosen } as Partial<Record<S, number | null>>)
+      title: own(options, id) === null ? t('As measured, or the usual. Drag to change it') : '',
+      change: chosen => choose({ [id]: chosen === 0 && none === null ? null : chosen })
     };
   });
 }
 
-/** The settings that somebody changed: what takes them back puts them to these. */
-export function changedOf<S extends string>(
-  names: readonly S[],
-  options: Readonly<Record<S, unknown>>,
-  defaults: Readonly<Record<string, unknown>>
-): Partial<Record<S, unknown>> {
-  return Object.fromEntries(
-    names.filter(name => options[name] !== defaults[name]).map(name => [name, defaults[name]])
-  ) as Partial<Record<S, unknown>>;
-}
+export const countSlider = (label: string, most: number, least = 1): ISlider => ({
+  ...({ label, least, most, scale: 'whole' } as const),
+  say: formatInteger
+});
+
+export const percentSlider = (label: string, most: number, t: Translate): ISlider => ({
+  ...({ label, least: 0.1, most, scale: 'log' } as const),
+  say: value => t('%1 %', formatNumber(value, 3))
+});
+
+export const bandwidthSlider = (t: Translate): ISlider => ({
+  ...({ label: t('Bandwidth'), least: 0.01, most: 1000, scale: 'log' } as const),
+  say: value => (value === 0 ? t('no limit') : t('%1 GB/s', formatNumber(value, 3)))
+});
+
+export const memorySlider = (label: string, t: Translate): ISlider => ({
+  ...({ label, least: 0.01, most: 1000, scale: 'log', none: null } as const),
+  say: value => (value === 0 ? t('no limit') : formatBytes(value * 1e9))
+});
 
 export const timeSlider = (label: string): ISlider => ({
   label,

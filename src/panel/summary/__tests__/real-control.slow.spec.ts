@@ -4,8 +4,6 @@ import { LiveRun } from '../../../store/live-run';
 import { openRun, partsOf, type IOpenRun } from '../../shell/open-run';
 import { JOB } from '../../shell/__tests__/memory-job';
 
-jest.setTimeout(60_000);
-
 const closers: (() => unknown)[] = [];
 
 afterEach(async () => {

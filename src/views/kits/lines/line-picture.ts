@@ -7,7 +7,7 @@ import type { ILinkedMarks, IStepAxis } from '../../shared/links';
 import { type IPaintedLine, heightOf } from '../../shared/painting';
 import { pinnedColumns } from '../../shared/pinned-step';
 import { logNotes, robustRange } from '../../shared/robust-range';
-import { padded, scaleOf, wide } from '../../shared/scale';
+import { nearestIndex, padded, scaleOf, wide } from '../../shared/scale';
 import type { ITip } from '../../shared/table';
 import type { Translate } from '../../shared/translate';
 import type { IViewEnvironment } from '../../shared/view-model';
@@ -215,7 +215,7 @@ export class LinePicture {
     const part = Number.isFinite(point.y) ? (point.y - low) / (high - low) : point.down;
     let [best, least]: [ILine | null, number] = [null, NEAR_PIXELS / point.frame.height];
     for (const line of lines) {
-      const value = line.value[nearIn(line, point.x)] ?? NaN;
+      const value = line.value[nearestIndex(line.x, point.x)] ?? NaN;
       const away = Math.abs(heightOf(value, [low, high], this._scale) - part);
       if (away <= least) {
         [best, least] = [line, away];
@@ -224,7 +224,7 @@ export class LinePicture {
     this._near = best;
     let shown: number | null = null;
     for (const line of best ? [best] : lines) {
-      const x = line.x[nearIn(line, point.x)];
+      const x = line.x[nearestIndex(line.x, point.x)];
       if (x !== undefined && (shown === null || Math.abs(x - point.x) < Math.abs(shown - point.x))) {
         shown = x;
       }
@@ -435,13 +435,6 @@ function innerRange(
 }
 
 const NO_STEPS = new StepAxis([]);
-
-/** Index of the point of a line that lies nearest to a position; -1 where it has none. */
-function nearIn({ x: xs }: ILine, x: number): number {
-  const at = indexAt(xs, x);
-  const [left, right] = [xs[at], xs[at + 1]];
-  return right !== undefined && (left === undefined || right - x < x - left) ? at + 1 : at;
-}
 
 const PAINTED = new WeakMap<readonly ILine[], readonly IPaintedLine[]>();
 

@@ -1,14 +1,15 @@
 import { formatInteger } from '../../../charts';
 import type { ScalarsOptions } from '../../../protocol/views.generated';
-import type { IRunSource, SourceChange } from '../../../store/source';
+import type { IRunSource } from '../../../store/source';
 import type { IContent, IMark, Loaded } from '../../shared/content';
 import type { Control } from '../../shared/control';
 import { goControl, outliersControl, smoothedChip, smoothingControl } from '../../shared/controls';
 import { omissionWords } from '../../shared/describe';
 import type { IStepAxis } from '../../shared/links';
 import { scaleOf } from '../../shared/scale';
-import { emptyState, retryingAfter, type IState, type IStateActions } from '../../shared/states';
-import { type IPictured, ViewModel, type IViewEnvironment } from '../../shared/view-model';
+import { emptyState, type IState } from '../../shared/states';
+import type { IPictured, IViewEnvironment } from '../../shared/view-model';
+import { KeepingView } from '../keeping-view';
 import {
   comparedTitle,
   runsControls,
@@ -71,15 +72,18 @@ export interface IComparedLines extends IRunLines {
  * A view that draws lines of its run, and of others, over steps: reading what is drawn once, and again when
  * there is more.
  */
-export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
-  /** @param _stream - Stream that is drawn. */
+export abstract class LinesView<O extends LineOptions> extends KeepingView<O, LinesLoaded> {
+  /** @param streams - Streams that are drawn. */
   constructor(
     source: IRunSource,
     env: IViewEnvironment<O>,
-    private readonly _stream: string
+    protected readonly streams: readonly string[]
   ) {
     super(source, env);
-    this._others = new OtherRuns(env.runs, _stream, () => this._renew());
+    this._others = new OtherRuns(env.runs, streams[0] ?? '', () => {
+      this.forget();
+      env.refresh(false);
+    });
   }
 
   /**
@@ -87,19 +91,6 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
    * lines.
    */
   protected abstract read(signal: AbortSignal): Promise<LinesLoaded>;
-
-  concerns(change: SourceChange): boolean {
-    const concerned = change.kind === 'rows' && change.stream === this._stream;
-    // A hello may mean that all rows are others.
-    this._isStale ||= concerned || change.kind === 'hello';
-    return concerned;
-  }
-
-  protected override get actions(): IStateActions {
-    return retryingAfter(this.env.actions, () => {
-      this._isStale = true;
-    });
-  }
 
   override get drawsWhileDragged(): boolean {
     return true;
@@ -115,21 +106,20 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
 
   async load(signal: AbortSignal): Promise<Loaded> {
     const { options, env, picture } = this;
-    const key = JSON.stringify([options, env.within(this.chosenSteps), env.isDark]);
-    if (!picture.isHeld && (this._isStale || key !== this._key)) {
-      // What comes while this is read is read the next time.
-      this._isStale = false;
-      this._key = '';
-      const loaded = await this.read(signal);
-      if ('state' in loaded) {
-        return loaded;
-      }
-      this._key = key;
-      this._content = loaded.content;
+    const asked = [options, env.within(this.chosenSteps), env.isDark];
+    const loaded =
+      (picture.isHeld ? this.kept : null) ??
+      (await this.once(
+        asked,
+        () => this.read(signal),
+        found => 'content' in found
+      ));
+    if ('state' in loaded) {
+      return loaded;
     }
-    const content = this._content;
-    if (content === null || 'recipe' in content) {
-      return { content: content as IContent };
+    const { content } = loaded;
+    if ('recipe' in content) {
+      return { content };
     }
     await picture.refine();
     const caption = [...content.caption, ...picture.outlierWords()];
@@ -294,16 +284,8 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     ];
   }
 
-  private _renew(): void {
-    this._isStale = true;
-    this.env.refresh(false);
-  }
-
   private readonly _others: OtherRuns;
   private _runList: RunList | null = null;
-  private _content: IContent | LineContent | null = null;
-  private _isStale = true;
-  private _key = '';
 }
 
 export type LineContent = Pick<IContent, 'caption' | 'summary' | 'swatch' | 'title'>;

@@ -10,9 +10,6 @@ import { SeededRandom } from '../../../../protocol/seeded-random';
 import { Umap, type IUmapState } from '../../projection/umap';
 import { NodeWorkers } from '../../../../aggregate/__tests__/node-workers';
 
-// umap-js takes its time.
-jest.setTimeout(30_000);
-
 const workers = new NodeWorkers(join(__dirname, '../../projection/projection-worker.ts'));
 const queues: ProjectionQueue[] = [];
 

@@ -1,31 +1,30 @@
 import { readPicture } from '../../../../charts/__tests__/read-png';
 import type { AttentionOptions, ViewOptions } from '../../../../protocol/views.generated';
-import { fullViewOptions } from '../../../../protocol/view-options';
 import { HELLO } from '../../../../store/__tests__/memory-run';
 import { attentionRow, placesOf, type IAttentionPass } from '../../store/__tests__/written-text';
-import { WrittenRun } from '../../../../store/__tests__/written-run';
+import { LinkedRun } from '../../../../store/__tests__/written-run';
 import { peaksWithin } from '../../store/attention-rows';
-import { RunLink } from '../../../../store/run-link';
 import type { ITensorRow } from '../../../../store/tensor-data';
 import { AttentionReader } from '../attention/attention-reader';
 import { headMaps, type IHeadMaps, type IMapWindow } from '../attention/attention-maps';
 import type { IAttentionText } from '../attention/attention-text';
-import { mount } from '../../../../views/mount';
-import { MountedView } from '../../../../views/mount/mounted-view';
-import { mountView } from '../../../../views/registry';
-import type { IViewDefinition } from '../../../../views/shared/definition';
 import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
-import { loadView } from '../../../../views/view-code';
 import { loadModel } from '../../../../views/__tests__/model';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
-/** A run whose views tell one another what is pinned. */
-class LinkedRun extends WrittenRun {
-  readonly link = new RunLink();
-}
+import { checkRecipes } from '../../../../views/__tests__/recipe-checks';
+import {
+  caption,
+  press,
+  put,
+  said,
+  settled,
+  showView,
+  state,
+  tableRows,
+  text,
+  title,
+  update
+} from '../../../../views/__tests__/page';
 
 const PIECES = ['The', ' cat', ' sat', ' on', ' it'];
 
@@ -36,16 +35,10 @@ const share = (layer: number, head: number, query: number, key: number): number 
 };
 
 let run: LinkedRun;
-let view: IView | null = null;
+let view: IView;
 
 beforeEach(() => {
   run = new LinkedRun();
-});
-
-afterEach(() => {
-  view?.dispose();
-  view = null;
-  document.body.replaceChildren();
 });
 
 /** Write generation 3: a prompt of three tokens, one that was read, one that was not. */
@@ -80,43 +73,14 @@ function tell(places: ReturnType<typeof placesOf>): void {
 }
 
 async function show(options: Partial<AttentionOptions> = {}): Promise<IView> {
-  const node = document.createElement('div');
-  document.body.append(node);
-  view = await mountView(node, run, { view: 'attention', ...options } as ViewOptions, { renderer: 'svg' });
-  await view.settled();
+  view = await showView(run, { view: 'attention', ...options });
   return view;
 }
 
-const text = (selector: string): string =>
-  document.querySelector(selector)?.textContent?.replace(/\u202f/g, ' ') ?? '';
-const caption = (): string => text('.jp-MegalensView-caption');
 const headers = (): string[] =>
   [...document.querySelectorAll('.jp-MegalensPlot text')]
     .map(node => node.textContent ?? '')
     .filter(label => label.startsWith('layer'));
-const stage = (): HTMLElement => document.querySelector('.jp-MegalensStage') as HTMLElement;
-const settled = async (): Promise<void> => {
-  await new Promise<void>(done => setTimeout(done));
-  await view?.settled();
-};
-const press = async (...keys: string[]): Promise<void> => {
-  for (const key of keys) {
-    stage().dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
-    await settled();
-  }
-};
-const control = <T extends HTMLElement>(id: string, tag: string): T =>
-  document.querySelector(`[data-control="${id}"] ${tag}`) as T;
-const change = async (id: string, tag: string, value: string): Promise<void> => {
-  const input = control<HTMLInputElement>(id, tag);
-  input.value = value;
-  input.dispatchEvent(new Event('change'));
-  await settled();
-};
-const table = (): string[][] =>
-  [...document.querySelectorAll('.jp-MegalensTable tbody tr')].map(row =>
-    [...row.querySelectorAll('td')].map(cell => cell.textContent ?? '')
-  );
 
 /** What a model says of a place of a map. */
 async function tips(
@@ -136,11 +100,11 @@ describe('maps', () => {
     write();
     await show({ layers: 'all' });
     expect(headers()).toEqual(['layer 0, head 0', 'layer 0, head 1', 'layer 1, head 0', 'layer 1, head 1']);
-    expect(text('.jp-MegalensView-title')).toBe('Attention of generation 3, layers 0 and 1, heads 0 and 1');
+    expect(title()).toBe('Attention of generation 3, layers 0 and 1, heads 0 and 1');
     expect(caption()).toContain('Sequence 0 of 1, counted from 0.');
     expect(caption()).toContain('The last token was not read by the model.');
     // (1 + 3 × 0.75) / 4
-    expect(view?.summary()).toBe('Head 0 of layer 0 looks at the first token with 81.3 % on average.');
+    expect(view.summary()).toBe('Head 0 of layer 0 looks at the first token with 81.3 % on average.');
   });
 
   it('paints queries down and keys across, and leaves blank what no query can look at', async () => {
@@ -191,39 +155,32 @@ describe('maps', () => {
     expect(tip(4, 1)[3]).toBe('probability: nothing');
   });
 
-  it('has one recipe, mounted and still', async () => {
-    write();
-    for (const options of [{}, { layers: '0', heads: '0' }, { kind: 'heads', layers: 'all' }] as const) {
-      const full = fullViewOptions({ view: 'attention', ...options });
-      const [still] = await readView(run, full, { width: 640 });
-      const { view: code } = (await loadView('attention')) as { view: IViewDefinition };
-      const node = document.createElement('div');
-      document.body.append(node);
-      const mounted = mount(code, node, run, full, { renderer: 'svg' });
-      await mounted.settled();
-      const { recipe, words } = await (mounted as MountedView<ViewOptions>).exported();
-      const { width } = recipe;
-      expect(JSON.parse(JSON.stringify(recipe))).toEqual(
-        JSON.parse(JSON.stringify({ ...still?.recipe, width }))
-      );
-      expect(words.title).toBe(still?.title);
-      mounted.dispose();
+  checkRecipes(
+    [
+      ['all maps', { view: 'attention' }, 1],
+      ['one map', { view: 'attention', layers: '0', heads: '0' }, 1],
+      ['heads', { view: 'attention', kind: 'heads', layers: 'all' }, 1]
+    ],
+    () => {
+      run = new LinkedRun();
+      write();
+      return run;
     }
-  });
+  );
 
   it('opens a head where it is clicked at, or with Enter, and goes back', async () => {
     write();
     await show();
     await press('ArrowRight', 'PageDown', 'ArrowDown');
-    expect(text('[aria-live]')).toBe('layer 0, head 1, query 1 “ cat”, key 0 “The”: 50 %');
+    expect(said()).toBe('layer 0, head 1, query 1 “ cat”, key 0 “The”: 50 %');
     // The row of the query is outlined with the cell.
     expect(document.querySelectorAll('.jp-MegalensOverlay .jp-MegalensLinked')).toHaveLength(1);
     await press('Enter');
-    expect(view?.options).toMatchObject({ layers: '0', heads: '1' });
+    expect(view.options).toMatchObject({ layers: '0', heads: '1' });
     expect(headers()).toEqual([]);
     document.querySelector<HTMLButtonElement>('button[data-control="head"]')?.click();
     await settled();
-    expect(view?.options).toMatchObject({ layers: '0', heads: 'all' });
+    expect(view.options).toMatchObject({ layers: '0', heads: 'all' });
     expect(headers()).toHaveLength(2);
   });
 
@@ -235,7 +192,7 @@ describe('maps', () => {
     run.link.pinPosition({ generation: 3, sequence: 0, position: 2 });
     await settled();
     expect(text('.jp-MegalensTable thead')).toContain('Key of query 2 “ sat”');
-    expect(table()).toEqual([
+    expect(tableRows()).toEqual([
       ['0 “The”', '75 %'],
       ['2 “ sat”', '25 %'],
       ['1 “ cat”', '0 %']
@@ -244,7 +201,7 @@ describe('maps', () => {
     await press('ArrowRight', 'ArrowDown', 'p');
     expect(run.link.position).toMatchObject({ generation: 3, position: 1 });
     expect(text('.jp-MegalensTable thead')).toContain('Key of query 1 “ cat”');
-    await view?.update({ position: 3 } as object);
+    await update({ position: 3 });
     run.link.pinPosition(null);
     await settled();
     expect(text('.jp-MegalensTable thead')).toContain('Key of query 3 “ on”');
@@ -258,7 +215,7 @@ describe('maps', () => {
       [2]
     );
     await show();
-    expect(view?.summary()).toMatch(/^Cells that are not finite: 1, first in head 0 of layer 0\./);
+    expect(view.summary()).toMatch(/^Cells that are not finite: 1, first in head 0 of layer 0\./);
     expect(caption()).toContain('Cells that are not finite (hatched): 1.');
     expect(caption()).toContain('Positions of which nothing came, left blank: 1.');
     expect((await tips())(1, 2).slice(3, 5)).toEqual(['probability: NaN', 'most at 1 “ cat”: NaN']);
@@ -271,7 +228,7 @@ describe('maps', () => {
     expect(caption()).toContain(
       'Each cell is the largest of 2 × 2 probabilities; zoom in for smaller cells.'
     );
-    expect(view?.summary()).toContain('with up to');
+    expect(view.summary()).toContain('with up to');
     const tip = await tips({ heads: '0' });
     // Queries 2 and 3, of which the prompt's is in a block of its own.
     expect(tip(0, 3)).toEqual([
@@ -307,9 +264,9 @@ describe('maps', () => {
   it('locks the colours, and spreads them', async () => {
     write();
     await show({ heads: '1' });
-    await change('color_range', 'select', 'locked');
-    expect(view?.options).toMatchObject({ color_range: [0, 1] });
-    await change('transform', 'select', 'log');
+    await put('color_range', 'locked');
+    expect(view.options).toMatchObject({ color_range: [0, 1] });
+    await put('transform', 'log');
     expect(caption()).toContain('Colours are logarithmic over 3 decades.');
     expect(caption()).toContain('cells outside, drawn as the nearer end: 0.');
   });
@@ -338,18 +295,18 @@ describe('heads', () => {
   it('colours layer × head by what is chosen, and opens the head that is clicked at', async () => {
     write();
     await show({ kind: 'heads', layers: 'all' });
-    expect(text('.jp-MegalensView-title')).toContain('heads 0 and 1: mean entropy, nats');
+    expect(title()).toContain('heads 0 and 1: mean entropy, nats');
     expect(caption()).toContain('Means over 4 queries.');
-    expect(view?.summary()).toBe('Head 0 of layer 0 is the most focused: its mean entropy is 0.422 nats.');
-    await change('measure', 'select', 'distance');
-    expect(view?.summary()).toBe('Head 0 of layer 0 looks farthest: 1.13 tokens back on average.');
+    expect(view.summary()).toBe('Head 0 of layer 0 is the most focused: its mean entropy is 0.422 nats.');
+    await put('measure', 'distance');
+    expect(view.summary()).toBe('Head 0 of layer 0 looks farthest: 1.13 tokens back on average.');
     await press('ArrowRight', 'ArrowDown');
-    expect(text('[aria-live]')).toBe('layer 1, head 0: 0.75');
+    expect(said()).toBe('layer 1, head 0: 0.75');
     await press('Enter');
-    expect(view?.options).toMatchObject({ kind: 'maps', layers: '1', heads: '0' });
+    expect(view.options).toMatchObject({ kind: 'maps', layers: '1', heads: '0' });
     document.querySelector<HTMLButtonElement>('button[data-control="head"]')?.click();
     await settled();
-    expect(view?.options).toMatchObject({ kind: 'heads', layers: 'all', heads: 'all' });
+    expect(view.options).toMatchObject({ kind: 'heads', layers: 'all', heads: 'all' });
   });
 
   it('says how a measure is a bound where only maxima were kept', async () => {
@@ -367,7 +324,7 @@ describe('heads', () => {
     ]);
     await show({ kind: 'heads', measure: 'first' });
     expect(caption()).toContain('at most as large as drawn');
-    expect(view?.summary()).toBe('Head 0 of layer 0 looks at the first token with up to 50 % on average.');
+    expect(view.summary()).toBe('Head 0 of layer 0 looks at the first token with up to 50 % on average.');
   });
 
   it('leaves queries out that are not finite, and says how many', async () => {
@@ -375,7 +332,7 @@ describe('heads', () => {
       query === 1 && head === 0 ? NaN : share(layer, head, query, key)
     );
     await show({ kind: 'heads' });
-    expect(view?.summary()).toMatch(/^Rows of queries that are not finite, left out of the means: 1\. Head/);
+    expect(view.summary()).toMatch(/^Rows of queries that are not finite, left out of the means: 1\. Head/);
     // 2 × 0.5623 / 3
     expect((await tips({ kind: 'heads' }))(0, 0)[1]).toBe('mean entropy, nats: 0.375');
   });
@@ -389,7 +346,7 @@ describe('while a text is written', () => {
     run.add(attentionRow({ ...row, step: 1, queries: 3, keys: 3 }, value));
     tell(placesOf(3, 0));
     await show();
-    expect(text('.jp-MegalensView-title')).toContain('generation 3');
+    expect(title()).toContain('generation 3');
     run.asked.length = 0;
     run.add(attentionRow({ ...row, step: 2, queries: 1, keys: 4 }, value));
     tell(placesOf(3, 1).slice(3));
@@ -402,7 +359,7 @@ describe('while a text is written', () => {
     write();
     run.generated(4, { prompts: ['The'] });
     await show();
-    expect(text('.jp-MegalensView-title')).toContain('generation 3');
+    expect(title()).toContain('generation 3');
     expect(text('.jp-MegalensNote')).toContain(
       'Generation 4, which is newer, was written without attention.'
     );
@@ -410,8 +367,6 @@ describe('while a text is written', () => {
 });
 
 describe('without attention', () => {
-  const state = (): string => text('.jp-MegalensState p');
-
   it('says how it is asked for, and asks for it', async () => {
     const asked: unknown[] = [];
     Object.assign(run, {
@@ -427,7 +382,7 @@ describe('without attention', () => {
     document.querySelector<HTMLButtonElement>('.jp-MegalensState button')?.click();
     await settled();
     expect(asked).toEqual([{ prompts: ['The'], attention: true }]);
-    expect(view?.options).toMatchObject({ generation: 5 });
+    expect(view.options).toMatchObject({ generation: 5 });
     expect(state()).toBe('There is no generation 5. In a cell:');
   });
 
@@ -445,7 +400,7 @@ describe('without attention', () => {
     write();
     await show({ layers: '7' });
     expect(state()).toBe('There is no attention of layers 7 here, but of layers 0 and 1.');
-    await view?.update({ layers: '0', heads: '5-6' } as object);
+    await update({ layers: '0', heads: '5-6' });
     expect(state()).toBe('There are no heads 5-6: a layer has 2, counted from 0.');
     document.querySelector<HTMLButtonElement>('.jp-MegalensState button')?.click();
     await settled();
@@ -497,13 +452,13 @@ it('draws a step of a training, with its tokens, and another sample', async () =
     labels
   });
   await show({ heads: '0' });
-  expect(text('.jp-MegalensView-title')).toBe('Attention of step 50, layer 0, head 0');
+  expect(title()).toBe('Attention of step 50, layer 0, head 0');
   expect(caption()).toContain('Sample 0 of 2, counted from 0.');
   expect(text('.jp-MegalensTable thead')).toContain('Key of query 2 “␣sat”');
-  await change('sequence', 'input', '1');
-  expect(table()[0]).toEqual(['0 “A”', '50 %']);
-  await view?.update({ step: 42 } as object);
-  expect(text('.jp-MegalensView-title')).toBe('Attention of step 40, layer 0, head 0');
+  await put('sequence', '1');
+  expect(tableRows()[0]).toEqual(['0 “A”', '50 %']);
+  await update({ step: 42 });
+  expect(title()).toBe('Attention of step 40, layer 0, head 0');
   expect(caption()).toContain('Step 42 was not traced; this is the nearest one.');
 });
 

@@ -1,4 +1,4 @@
-import { COLORS, ColorScale, type IRecipe, type Row } from '../../../../charts';
+import { COLORS, ColorScale, type Row } from '../../../../charts';
 import { readPicture } from '../../../../charts/__tests__/read-png';
 import type { GenerateRequest } from '../../../../protocol/messages.generated';
 import type { EffectsOptions } from '../../../../protocol/views.generated';
@@ -7,14 +7,11 @@ import { streamRows, WrittenRun } from '../../../../store/__tests__/written-run'
 import { pointRequest, requestCode } from '../effects/effects-subject';
 import { sharing } from '../effects/series-picture';
 import { sweepOf, sweepSeries } from '../effects/positions-picture';
-import { mountView } from '../../../../views/registry';
 import type { IContent } from '../../../../views/shared/content';
-import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
 import { loadModel } from '../../../../views/__tests__/model';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import { checkRecipes } from '../../../../views/__tests__/recipe-checks';
+import { caption, key, settled, showView, texts, update } from '../../../../views/__tests__/page';
 
 type Cells = Record<string, unknown>;
 
@@ -129,7 +126,6 @@ async function said(run: WrittenRun, options: Partial<EffectsOptions> = {}): Pro
 
 const rows = ({ recipe }: Pick<IContent, 'recipe'>, dataset: string): readonly Row[] =>
   recipe?.datasets[dataset] ?? [];
-const plain = (text: string): string => text.replace(/[\u2009\u202f]/g, ' ');
 const FRAME = { left: 0, top: 0, width: 100, height: 100, facet: {} };
 
 describe('over positions', () => {
@@ -396,31 +392,13 @@ describe('what is missing', () => {
 });
 
 describe('the page', () => {
-  let view: IView;
-
-  afterEach(() => {
-    view.dispose();
-    document.body.replaceChildren();
-  });
-
-  async function show(run: WrittenRun, options: Partial<EffectsOptions>): Promise<HTMLElement> {
-    const node = document.createElement('div');
-    document.body.append(node);
-    view = await mountView(node, run, { view: 'effects', ...options }, { renderer: 'svg' });
-    await view.settled();
-    return node;
-  }
-
-  const settled = async (): Promise<void> => {
+  const show = (run: WrittenRun, options: Partial<EffectsOptions>): Promise<IView> =>
+    showView(run, { view: 'effects', ...options });
+  const later = async (): Promise<void> => {
     await new Promise(done => setTimeout(done, 300));
-    await view.settled();
+    await settled();
   };
-  const notes = (node: HTMLElement): string[] =>
-    [...node.querySelectorAll('.jp-MegalensNote')].map(each => plain(each.textContent ?? ''));
-  const press = (node: HTMLElement, key: string): void =>
-    void node
-      .querySelector('.jp-MegalensStage')
-      ?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+  const notes = (): string[] => texts('.jp-MegalensNote');
 
   it('says how far a sweep is, and ends it', async () => {
     const run = sweepRun([0.01, 0.1, 1], 'coefficient', { state: 'running' });
@@ -430,55 +408,51 @@ describe('the page', () => {
       'effects',
       sweepRows([0.01, 0.1, 1]).filter(({ point }) => point === 0)
     );
-    const node = await show(run, { kind: 'sweep' });
-    expect(notes(node)).toEqual(['1 of 3 points are done.Cancel']);
+    await show(run, { kind: 'sweep' });
+    expect(notes()).toEqual(['1 of 3 points are done.Cancel']);
     run.write('effects', ...sweepRows([0.01, 0.1, 1]).filter(({ point }) => point === 1));
-    await settled();
-    expect(notes(node)).toEqual(['2 of 3 points are done.Cancel']);
-    node.querySelector<HTMLButtonElement>('.jp-MegalensNote button')?.click();
+    await later();
+    expect(notes()).toEqual(['2 of 3 points are done.Cancel']);
+    document.querySelector<HTMLButtonElement>('.jp-MegalensNote button')?.click();
     expect(cancelled).toEqual([2]);
     run.generated(
       2,
       { ...REQUEST, samples: 2, sweep: { over: 'coefficient', values: [0.01, 0.1, 1] } },
       { state: 'cancelled', control: 1, time: 9 }
     );
-    await settled();
-    expect(notes(node)).toEqual([]);
-    expect(node.querySelector('.jp-MegalensView-caption')?.textContent).toContain(
-      '2 of 3 points are done. It was cancelled.'
-    );
+    await later();
+    expect(notes()).toEqual([]);
+    expect(caption()).toContain('2 of 3 points are done. It was cancelled.');
   });
 
   it('shows the setting of a point that is chosen, with code that runs it', async () => {
-    const node = await show(sweepRun(), { kind: 'sweep' });
-    press(node, 'ArrowLeft');
-    press(node, 'Enter');
-    await settled();
-    expect(notes(node)).toEqual([
+    await show(sweepRun(), { kind: 'sweep' });
+    key('ArrowLeft');
+    key('Enter');
+    await later();
+    expect(notes()).toEqual([
       'coefficient 1: run.generate("The capital of", tokens=3, samples=2, perturb={"sites": {"system": {"kind": {"name": "noise1", "params": {"coefficient": 1}}, "layers": "2-3"}}, "seed": 7})Copy as code'
     ]);
-    expect(node.querySelector('.jp-MegalensPinned')).not.toBeNull();
-    press(node, 'Enter');
-    await settled();
-    expect(notes(node)).toEqual([]);
+    expect(document.querySelector('.jp-MegalensPinned')).not.toBeNull();
+    key('Enter');
+    await later();
+    expect(notes()).toEqual([]);
   });
 
-  it.each([{}, { measure: 'distance' }, { kind: 'layers' }] as const)(
-    'draws what a still picture has: %j',
-    async options => {
-      await show(positionsRun(), options);
-      const [still] = await readView(positionsRun(), { view: 'effects', ...options }, { width: 640 });
-      const mounted = view as unknown as { exported(): Promise<{ recipe: IRecipe }> };
-      const { width: _, ...drawn } = (await mounted.exported()).recipe;
-      expect(JSON.parse(JSON.stringify(still?.recipe))).toMatchObject(JSON.parse(JSON.stringify(drawn)));
-    }
+  checkRecipes(
+    [
+      ['positions', { view: 'effects' }, 1],
+      ['distances', { view: 'effects', measure: 'distance' }, 1],
+      ['layers', { view: 'effects', kind: 'layers' }, 1]
+    ],
+    positionsRun
   );
 
   it('draws another kind in the same chart, and takes another measure by its controls', async () => {
-    const node = await show(positionsRun(), {});
-    await view.update({ kind: 'layers' } as Partial<EffectsOptions>);
-    expect(node.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(1);
-    await view.update({ kind: 'positions', measure: 'divergence' } as Partial<EffectsOptions>);
-    expect(node.textContent).toContain('KL divergence (nats)');
+    const view = await show(positionsRun(), {});
+    await update({ kind: 'layers' });
+    expect(view.node.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(1);
+    await update({ kind: 'positions', measure: 'divergence' });
+    expect(view.node.textContent).toContain('KL divergence (nats)');
   });
 });

@@ -1,34 +1,19 @@
 import { readPicture } from '../../../../charts/__tests__/read-png';
-import type { HeatmapOptions, ViewOptions } from '../../../../protocol/views.generated';
+import type { HeatmapOptions } from '../../../../protocol/views.generated';
 import { attentionRow, placesOf } from '../../store/__tests__/written-text';
-import { WrittenRun } from '../../../../store/__tests__/written-run';
-import { RunLink } from '../../../../store/run-link';
+import { LinkedRun } from '../../../../store/__tests__/written-run';
 import type { ITensorRow } from '../../../../store/tensor-data';
-import { mountView } from '../../../../views/registry';
 import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
-
-/** A run whose views tell one another what is pinned. */
-class LinkedRun extends WrittenRun {
-  readonly link = new RunLink();
-}
+import { caption, press, put, said, settled, showView, state, title } from '../../../../views/__tests__/page';
 
 const PIECES = ['The', ' cat', ' sat', ' on', ' it'];
 
 let run: LinkedRun;
-let view: IView | null = null;
+let view: IView;
 
 beforeEach(() => {
   run = new LinkedRun();
-});
-
-afterEach(() => {
-  view?.dispose();
-  view = null;
-  document.body.replaceChildren();
 });
 
 /** Positions of two sequences, the second padded by 2: value = 100 × layer + 50 × sequence + 10 × position + tile. */
@@ -63,36 +48,10 @@ function write(...steps: readonly Partial<ITensorRow>[]): void {
 }
 
 async function show(options: Partial<HeatmapOptions> = {}): Promise<IView> {
-  const node = document.createElement('div');
-  document.body.append(node);
-  const full = { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all', generation: 0, ...options };
-  view = await mountView(node, run, full as ViewOptions, { renderer: 'svg' });
-  await view.settled();
+  const full = { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all', generation: 0, ...options } as const;
+  view = await showView(run, full);
   return view;
 }
-
-const text = (selector: string): string =>
-  document.querySelector(selector)?.textContent?.replace(/\u202f/g, ' ') ?? '';
-const title = (): string => text('.jp-MegalensView-title');
-const caption = (): string => text('.jp-MegalensView-caption');
-const settled = async (): Promise<void> => {
-  await new Promise<void>(done => setTimeout(done));
-  await view?.settled();
-};
-const press = async (...keys: string[]): Promise<void> => {
-  for (const key of keys) {
-    document
-      .querySelector('.jp-MegalensStage')
-      ?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
-    await settled();
-  }
-};
-const change = async (id: string, tag: string, value: string): Promise<void> => {
-  const input = document.querySelector<HTMLInputElement>(`[data-control="${id}"] ${tag}`) as HTMLInputElement;
-  input.value = value;
-  input.dispatchEvent(new Event('change'));
-  await settled();
-};
 
 it('draws the whole text, token by tile, and says so', async () => {
   write(tiles(1, [0, 1, 2]), tiles(2, [3]));
@@ -101,13 +60,13 @@ it('draws the whole text, token by tile, and says so', async () => {
   expect(caption()).toContain('Sequence 1 of 2, put together from all its passes.');
   expect(caption()).toContain('The last token was not read by the model.');
   expect(caption()).not.toContain('not finite');
-  expect(view?.summary()).toBe(
+  expect(view.summary()).toBe(
     'In generation 3 values run from 100 to 131. The largest magnitude, 131, is in layer 1 at position 3 “␣on”, tile 1.'
   );
   const plot = document.querySelector('.jp-MegalensPlot')?.textContent ?? '';
   expect(['The', '␣cat', '␣sat', '␣on', '␣it'].every(token => plot.includes(token))).toBe(true);
   await press('ArrowRight', 'ArrowRight', 'ArrowRight', 'ArrowDown');
-  expect(text('[aria-live]')).toBe('layer 1, position 2 “␣sat”, tile 1: 121');
+  expect(said()).toBe('layer 1, position 2 “␣sat”, tile 1: 121');
 });
 
 it('leaves positions without rows blank, and counts them', async () => {
@@ -131,9 +90,9 @@ it('takes the sequence of the batch for the sample, without its padding', async 
   write(tiles(1, [0, 1, 2]), tiles(2, [3]));
   await show({ sample: 1 });
   expect(caption()).toContain('Sequence 2 of 2');
-  expect(view?.summary()).toContain('In generation 3 values run from 150 to 161.');
+  expect(view.summary()).toContain('In generation 3 values run from 150 to 161.');
   await press('ArrowRight', 'End');
-  expect(text('[aria-live]')).toBe('layer 1, position 2 “␣sat”, tile 0: nothing');
+  expect(said()).toBe('layer 1, position 2 “␣sat”, tile 0: nothing');
 });
 
 it('is chosen instead of a step, and left again', async () => {
@@ -141,11 +100,11 @@ it('is chosen instead of a step, and left again', async () => {
   write(tiles(1, [0, 1, 2]), tiles(2, [3]));
   await show({ generation: null });
   expect(title()).toContain('step 7');
-  await change('generation', 'select', '3');
-  expect(view?.options).toMatchObject({ generation: 3 });
+  await put('generation', '3');
+  expect(view.options).toMatchObject({ generation: 3 });
   expect(title()).toContain('generation 3');
   expect(document.querySelector('[data-control="steps"]')).toBeNull();
-  await change('generation', 'select', '');
+  await put('generation', '');
   expect(title()).toContain('step 7');
   expect(document.querySelector('[data-control="steps"]')).not.toBeNull();
 });
@@ -168,12 +127,12 @@ it('follows the position that is pinned, and pins one', async () => {
 it('grows with the text, and reads only what is new', async () => {
   write(tiles(1, [0, 1, 2]));
   await show({ layers: '1' });
-  expect(view?.summary()).toContain('from 100 to 121');
+  expect(view.summary()).toContain('from 100 to 121');
   run.asked.length = 0;
   run.add(tiles(2, [3]));
   await settled();
   expect(run.asked.map(({ steps }) => steps)).toEqual([[2, 2]]);
-  expect(view?.summary()).toContain('from 100 to 131');
+  expect(view.summary()).toContain('from 100 to 131');
 });
 
 it('puts attention together too, a head at a time', async () => {
@@ -187,9 +146,9 @@ it('puts attention together too, a head at a time', async () => {
   );
   await show({ flag: 'RawAttentionScore_mat_mul', head: 1 });
   expect(title()).toBe('Attention probabilities, no compression, head 1, layer 0, generation 3');
-  expect(view?.summary()).toContain('values run from 1 to 1.33.');
-  await change('head', 'input', '0');
-  expect(view?.summary()).toContain('values run from 0 to 0.33.');
+  expect(view.summary()).toContain('values run from 1 to 1.33.');
+  await put('head', '0');
+  expect(view.summary()).toContain('values run from 0 to 0.33.');
 });
 
 it('puts attention whose keys were mixed together by query', async () => {
@@ -208,20 +167,19 @@ it('puts attention whose keys were mixed together by query', async () => {
   run.add(row(1, 3, 0), row(2, 1, 6));
   await show({ flag: 'RawAttentionScore_mat_mul' });
   await press('ArrowRight', 'ArrowRight', 'ArrowDown', 'ArrowDown', 'ArrowDown');
-  expect(text('[aria-live]')).toBe('layer 0, tile 1, query 3: 7');
+  expect(said()).toBe('layer 0, tile 1, query 3: 7');
   await press('ArrowDown');
-  expect(text('[aria-live]')).toBe('layer 0, tile 1, query 4: nothing');
+  expect(said()).toBe('layer 0, tile 1, query 4: nothing');
 });
 
 it('says where nothing was generated, or nothing of this was traced', async () => {
-  const state = (): string => text('.jp-MegalensState p');
   run.add({ step: 7, layer: 1 });
   await show();
   expect(state()).toBe('Nothing was generated yet.');
   write();
   await settled();
   expect(state()).toBe('MLP1 output was not traced in generation 3.');
-  await view?.update({ generation: 9 } as object);
+  await view.update({ generation: 9 } as object);
   expect(state()).toBe('There is no generation 9.');
   document.querySelector<HTMLButtonElement>('.jp-MegalensState button')?.click();
   await settled();

@@ -2,17 +2,13 @@ import { ColorScale, contrastColor, drawSVG, LIGHT_THEME, type IRecipe, type Row
 import { readPicture } from '../../../../charts/__tests__/read-png';
 import type { LensOptions } from '../../../../protocol/views.generated';
 import { Lens } from '../../store/effects';
-import { RunLink } from '../../../../store/run-link';
-import { streamRows, WrittenRun } from '../../../../store/__tests__/written-run';
+import { streamRows, LinkedRun, WrittenRun } from '../../../../store/__tests__/written-run';
 import { leadsOf, medianLayer } from '../lens/lens-map';
-import { mountView } from '../../../../views/registry';
 import type { IContent } from '../../../../views/shared/content';
-import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
 import { loadModel } from '../../../../views/__tests__/model';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import { checkRecipes } from '../../../../views/__tests__/recipe-checks';
+import { caption, key, plain, settled, showView, text } from '../../../../views/__tests__/page';
 
 /** Rank of the token that came next, by position and then layer; -1 where none did. */
 const RANKS = [
@@ -65,7 +61,6 @@ async function content(run: WrittenRun, options: Partial<LensOptions> = {}): Pro
 
 const rows = ({ recipe }: Pick<IContent, 'recipe'>, dataset: string): readonly Row[] =>
   recipe?.datasets[dataset] ?? [];
-const plain = (text: string): string => text.replace(/[\u2009\u202f]/g, ' ');
 
 describe('the layer in which a token first leads', () => {
   it('is the first one from which on it leads up to the deepest', () => {
@@ -362,78 +357,45 @@ describe('what is missing', () => {
 });
 
 describe('the page', () => {
-  class LinkedRun extends WrittenRun {
-    readonly link = new RunLink();
-  }
-  let view: IView;
-
-  afterEach(() => {
-    view.dispose();
-    document.body.replaceChildren();
-  });
-
-  async function show(run: WrittenRun, options: Partial<LensOptions> = {}): Promise<HTMLElement> {
-    const node = document.createElement('div');
-    document.body.append(node);
-    view = await mountView(node, run, { view: 'lens', ...options }, { renderer: 'svg' });
-    await view.settled();
-    return node;
-  }
-
-  const press = (node: HTMLElement, key: string): void =>
-    void node
-      .querySelector('.jp-MegalensStage')
-      ?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+  const show = (run: WrittenRun): Promise<IView> => showView(run, { view: 'lens' });
 
   it('pins a position, and shows the one that is pinned in another view', async () => {
     const run = new LinkedRun();
     const { written } = lensRun();
     written.forEach((cells, stream) => run.write(stream, ...cells));
-    const node = await show(run);
-    press(node, 'ArrowLeft');
-    press(node, 'ArrowLeft');
-    press(node, 'p');
+    const view = await show(run);
+    key('ArrowLeft');
+    key('ArrowLeft');
+    key('p');
     expect(run.link.position).toEqual({ generation: 3, sequence: 0, position: 2 });
     await view.settled();
-    expect(node.querySelector('.jp-MegalensPinned')).not.toBeNull();
+    expect(document.querySelector('.jp-MegalensPinned')).not.toBeNull();
     run.link.pinPosition({ generation: 3, sequence: 0, position: 1 });
     await view.settled();
     expect(view.summary()).toContain('“ of”, which came after position 1');
   });
 
   it('shows a window that zooming out leaves, and the whole then', async () => {
-    const node = await show(longRun(200));
-    const caption = (): string => node.querySelector('.jp-MegalensView-caption')?.textContent ?? '';
+    await show(longRun(200));
     expect(caption()).toContain('Positions 191 to 199 of 0 to 199');
     for (let at = 0; at < 20; at += 1) {
-      press(node, '-');
+      key('-');
     }
     await new Promise(done => setTimeout(done, 300));
-    await view.settled();
+    await settled();
     expect(caption()).not.toContain('Positions');
     expect(caption()).toContain('Cells this narrow have no text and no outline: zoom in to see them.');
   });
 
-  it('draws what a still picture has', async () => {
-    for (const run of [lensRun(), longRun(50)]) {
-      await show(run);
-      const [still] = await readView(run, { view: 'lens' }, { width: 640 });
-      const mounted = view as unknown as { exported(): Promise<{ recipe: IRecipe }> };
-      const { recipe } = await mounted.exported();
-      const { width: _, ...drawn } = recipe;
-      expect(JSON.parse(JSON.stringify(still?.recipe))).toMatchObject(JSON.parse(JSON.stringify(drawn)));
-      view.dispose();
-    }
-  });
+  checkRecipes([['a lens', { view: 'lens' }, 1]], lensRun);
+  checkRecipes([['a lens of many tokens', { view: 'lens' }, 1]], () => longRun(50));
 
   it('follows a text that is being read', async () => {
     const run = lensRun(RANKS.slice(0, 1));
-    const node = await show(run);
+    await show(run);
     run.write('lens', ...lensRows().filter(({ position }) => position === 1));
     await new Promise(done => setTimeout(done, 300));
-    await view.settled();
-    expect(node.querySelector('.jp-MegalensView-insight')?.textContent).toContain(
-      'which came after position 1'
-    );
+    await settled();
+    expect(text('.jp-MegalensView-insight')).toContain('which came after position 1');
   });
 });

@@ -1,17 +1,25 @@
 import GOLDEN from '../../../../../protocol/fixtures/projection.json';
-import { WrittenRun } from '../../../../store/__tests__/written-run';
-import { RunLink } from '../../../../store/run-link';
+import { LinkedRun, WrittenRun } from '../../../../store/__tests__/written-run';
 import { fullViewOptions } from '../../../../protocol/view-options';
 import type { ProjectionOptions } from '../../../../protocol/views.generated';
-import { mountView } from '../../../../views/registry';
 import { MountedComposition } from '../../../../views/mount/mounted-composition';
 import { readView, type IStill } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
 import { loadModel } from '../../../../views/__tests__/model';
 import { projectedRun, writeVectors, type IWritten } from './projected-run';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import {
+  button,
+  caption,
+  control,
+  key,
+  plain,
+  put,
+  showView,
+  text,
+  texts,
+  title,
+  update
+} from '../../../../views/__tests__/page';
 
 type Choice = Partial<Omit<ProjectionOptions, 'view'>>;
 
@@ -20,7 +28,6 @@ const options = (more: Choice = {}): ProjectionOptions => ({
   flag: 'HiddenStates',
   ...more
 });
-const plain = (text: string): string => text.replace(/[\u2009\u202f]/g, ' ').replace(/\u2212/g, '-');
 
 async function still(run: WrittenRun, more: Choice = {}): Promise<IStill> {
   const [found] = await readView(run, options(more));
@@ -287,10 +294,6 @@ describe('where there is nothing to project', () => {
 });
 
 describe('on a page', () => {
-  class LinkedRun extends WrittenRun {
-    readonly link = new RunLink();
-  }
-
   let run: LinkedRun;
   let view: IView;
   let copied: string[];
@@ -308,24 +311,11 @@ describe('on a page', () => {
     });
   });
 
-  afterEach(() => {
-    view?.dispose();
-    document.body.replaceChildren();
-  });
-
   async function show(more: Choice = {}): Promise<void> {
-    const node = document.createElement('div');
-    document.body.append(node);
-    view = await mountView(node, run, options(more), { renderer: 'svg' });
-    await view.settled();
+    view = await showView(run, options(more));
   }
 
   const stage = (): Element => document.querySelector('.jp-MegalensStage') as Element;
-  const text = (selector: string): string => plain(document.querySelector(selector)?.textContent ?? '');
-  const button = (label: string): HTMLButtonElement | undefined =>
-    [...document.querySelectorAll('button')].find(each => plain(each.textContent ?? '').startsWith(label));
-  const press = (key: string): void =>
-    void stage().dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
 
   /** Pixels of a token on the page. */
   function pixelsOf(token: number): { clientX: number; clientY: number } {
@@ -414,16 +404,13 @@ describe('on a page', () => {
     await view.settled();
     const { group } = view.options as ProjectionOptions;
     expect(group).toMatch(/^1:0:1/);
-    await view.update({ group: '1:0:1-2,1:1:1' } as never);
-    await view.settled();
+    await update({ group: '1:0:1-2,1:1:1' });
     expect(text('[data-control="group"]')).toContain('Group: 3 tokens');
-    const rows = [...document.querySelectorAll('.jp-MegalensTable tbody tr')].map(row =>
-      plain(row.textContent ?? '')
-    );
+    const rows = texts('.jp-MegalensTable tbody tr');
     expect(rows).toHaveLength(13 - 1);
     expect(rows.slice(0, 3).every(row => row.includes('yes'))).toBe(true);
     expect(rows.slice(3).every(row => row.includes('neighbour'))).toBe(true);
-    expect(text('.jp-MegalensView-caption')).toContain('A group of 3 tokens stands out');
+    expect(caption()).toContain('A group of 3 tokens stands out');
     button('Steer by this direction')?.click();
     await Promise.resolve();
     expect(copied).toEqual([
@@ -441,50 +428,36 @@ describe('on a page', () => {
 
   it('goes from token to token by the arrows, and puts them into the group with G', async () => {
     await show();
-    const said: string[] = [];
-    for (const key of ['ArrowRight', 'ArrowRight', 'ArrowDown', 'Home', 'End']) {
-      press(key);
-      said.push(text('[aria-live]').replace(/:.*/, ''));
-    }
-    expect(said).toEqual([
+    const told = ['ArrowRight', 'ArrowRight', 'ArrowDown', 'Home', 'End'].map(name =>
+      key(name).replace(/:.*/, '')
+    );
+    expect(told).toEqual([
       '“The”, position 0, sequence 0',
       '“␣cat”, position 1, sequence 0',
       '“␣cat”, position 1, sequence 1',
       '“The”, position 0, sequence 0',
       '“␣sun”, position 5, sequence 1'
     ]);
-    press('g');
-    expect(text('[aria-live]')).toContain('The group has 1 token.');
+    expect(key('g')).toContain('The group has 1 token.');
     await view.settled();
     expect(view.options).toMatchObject({ group: '1:1:5' });
-    press('g');
+    key('g');
     await view.settled();
     expect(view.options).toMatchObject({ group: '' });
   });
 
   it('moves through the layers by a slider, and chooses everything by its toolbar', async () => {
     await show();
-    const slider = document.querySelector<HTMLInputElement>('[data-control="layer"] input');
-    expect(slider?.max).toBe('1');
-    slider!.value = '1';
-    slider!.dispatchEvent(new Event('input'));
-    await view.settled();
+    expect(control('layer').querySelector('input')?.max).toBe('1');
+    await put('layer', '1');
     expect(view.options).toMatchObject({ layer: 1 });
-    expect(text('.jp-MegalensView-title')).toContain('layer 1');
-    const choose = async (id: string, value: string): Promise<void> => {
-      const field = document.querySelector<HTMLInputElement>(
-        `[data-control="${id}"] select, [data-control="${id}"] input`
-      );
-      field!.value = value;
-      field!.dispatchEvent(new Event('change'));
-      await view.settled();
-    };
-    await choose('color', 'token');
-    await choose('standardise', 'true');
-    await choose('keep_axes', 'false');
-    await choose('across', '3');
-    await choose('method', 'umap');
-    await choose('neighbors', '4');
+    expect(title()).toContain('layer 1');
+    await put('color', 'token');
+    await put('standardise', 'true');
+    await put('keep_axes', 'false');
+    await put('across', '3');
+    await put('method', 'umap');
+    await put('neighbors', '4');
     expect(view.options).toMatchObject({
       color: 'token',
       standardise: true,
@@ -494,7 +467,7 @@ describe('on a page', () => {
       neighbors: 4
     });
     expect(fullViewOptions(view.options)).toEqual(view.options);
-    expect(text('.jp-MegalensView-title')).toContain('UMAP of Hidden states, layer 1');
+    expect(title()).toContain('UMAP of Hidden states, layer 1');
     expect(document.querySelector('.jp-MegalensNotes')?.textContent).toBe('');
   });
 
@@ -512,7 +485,7 @@ describe('on a page', () => {
     });
     await new Promise(done => setTimeout(done, 400));
     await view.settled();
-    expect(text('.jp-MegalensView-title')).toContain('generation 3');
+    expect(title()).toContain('generation 3');
     expect(points()).not.toBe(before);
     const { asked } = run;
     const count = asked.length;

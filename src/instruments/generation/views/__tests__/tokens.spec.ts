@@ -7,14 +7,22 @@ import type { IGenerationStart, IRunSource } from '../../../../store/source';
 import { attentionRow } from '../../store/__tests__/written-text';
 import { HELLO } from '../../../../store/__tests__/memory-run';
 import { WrittenRun } from '../../../../store/__tests__/written-run';
-import { mountView } from '../../../../views/registry';
 import { readView } from '../../../../views/still';
 import type { IView, IViewRuns } from '../../../../views/view';
 import { layOut, shownText, adjacentToken } from '../../../../views/kits/text/text-layout';
+import {
+  clearPage,
+  click,
+  control,
+  key,
+  put,
+  settled,
+  showView,
+  state,
+  texts,
+  update
+} from '../../../../views/__tests__/page';
 import { textRows, textRun, tokenRow } from './generated-text';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
 
 const SITES = [
   {
@@ -52,11 +60,6 @@ beforeEach(() => {
   ended = [];
 });
 
-afterEach(() => {
-  view?.dispose();
-  document.body.replaceChildren();
-});
-
 /** Let the model be asked; `answer` says what comes of it. */
 function offer(
   answer: () => Promise<IGenerationStart> = () => Promise.resolve({ generation: 2, control: null })
@@ -78,56 +81,13 @@ function offer(
 }
 
 async function show(options: Partial<TokensOptions> = {}, runs?: IViewRuns): Promise<void> {
-  const node = document.createElement('div');
-  document.body.append(node);
-  view = await mountView(
-    node,
-    run,
-    { view: 'tokens', ...options },
-    { renderer: 'svg', ...(runs ? { runs } : {}) }
-  );
+  view = await showView(run, { view: 'tokens', ...options }, runs && { runs });
   await settled();
 }
 
-async function settled(): Promise<void> {
-  for (let turn = 0; turn < 3; turn += 1) {
-    await view.settled();
-    await new Promise<void>(done => setTimeout(done));
-  }
-  await view.settled();
-}
-
-const plain = (text: string): string => text.replace(/[\u00a0\u2009\u202f]/g, ' ').replace(/\u2212/g, '-');
-const texts = (selector: string): string[] =>
-  [...document.querySelectorAll(selector)].map(each => plain(each.textContent ?? ''));
 const shown = (): string[] => texts('.jp-MegalensMoments-pane:not([hidden])');
 const titles = (): string[] =>
   texts('.jp-MegalensMoments-pane:not([hidden]) .jp-MegalensView-title').filter(Boolean);
-const control = (id: string): HTMLElement => {
-  const found = document.querySelector<HTMLElement>(`[data-control="${id}"]`);
-  if (!found) {
-    throw new Error(`no control ${id}`);
-  }
-  return found;
-};
-const press = async (label: string): Promise<void> => {
-  [...document.querySelectorAll('button')].find(each => each.textContent === label)?.click();
-  await settled();
-};
-async function put(id: string, value: string, event = 'change'): Promise<void> {
-  const field = control(id).querySelector<HTMLInputElement>('input, select, textarea');
-  if (!field) {
-    throw new Error(`nothing to fill in ${id}`);
-  }
-  field.value = value;
-  field.dispatchEvent(new Event(event));
-  await settled();
-}
-const key = (name: string, pane = 0, more: KeyboardEventInit = {}): string => {
-  const stage = document.querySelectorAll('.jp-MegalensStage')[pane];
-  stage?.dispatchEvent(new KeyboardEvent('keydown', { key: name, bubbles: true, ...more }));
-  return plain(document.querySelectorAll('.jp-MegalensView > [aria-live]')[pane]?.textContent ?? '');
-};
 
 describe('a text', () => {
   it('is drawn token by token, and the most surprising one is said', async () => {
@@ -165,8 +125,8 @@ describe('a text', () => {
       configurable: true,
       value: { writeText: (text: string) => Promise.resolve(void copied.push(text)) }
     });
-    expect(key('c', 0, { ctrlKey: true })).toBe('The text was copied.');
-    await press('Copy text');
+    expect(key('c', { ctrlKey: true })).toBe('The text was copied.');
+    await click('Copy text');
     expect(copied).toEqual(['Once upon a time\n the end', 'Once upon a time\n the end']);
   });
 
@@ -199,7 +159,7 @@ describe('a text', () => {
   it('is shown up to a position, with what came later pale, and followed again', async () => {
     run.link = new RunLink();
     await show();
-    await put('position', '3', 'input');
+    await put('position', '3');
     expect(view.options).toMatchObject({ position: 3 });
     expect(run.link.position).toEqual({ generation: 1, sequence: 0, position: 3 });
     const [pane = ''] = shown();
@@ -275,10 +235,10 @@ describe('a text', () => {
     expect(candidates).toContain(
       '“ the” was taken: probability 0.0018, rank 153. Most probable was “ a”, 0.5.'
     );
-    expect(key('ArrowDown', 1)).toBe('“ a”, probability 0.5, after the filters 0.75, rank 0');
-    expect(key('ArrowDown', 1)).toBe('“ it”, probability 0.25, after the filters 0, rank 1');
+    expect(key('ArrowDown', {}, 1)).toBe('“ a”, probability 0.5, after the filters 0.75, rank 0');
+    expect(key('ArrowDown', {}, 1)).toBe('“ it”, probability 0.25, after the filters 0, rank 1');
     // The one that was taken was not among the most probable.
-    expect(key('ArrowDown', 1)).toBe(
+    expect(key('ArrowDown', {}, 1)).toBe(
       '“ the”, probability 0.0018, after the filters 0.0018, rank 153, taken yes'
     );
   });
@@ -292,10 +252,10 @@ describe('a text', () => {
     // 640 pixels are 80 columns, 13 tokens of 6 each: 154 lines.
     expect(caption()).toContain('Lines 115 to 154 of 154: positions 1 482 to 1 999 of 2 000.');
     expect(texts('.jp-MegalensNote span')).toContain('114 lines before these.');
-    await press('Show the lines before');
+    await click('Show the lines before');
     expect(caption()).toContain('Lines 76 to 115 of 154');
     expect(texts('.jp-MegalensNote span')).toEqual(['75 lines before these.', '39 lines after these.']);
-    await press('Show the lines after');
+    await click('Show the lines after');
     expect(caption()).toContain('Lines 115 to 154 of 154');
     expect(
       document.querySelectorAll('.jp-MegalensStage')[0]?.querySelectorAll('.mark-text text').length
@@ -390,10 +350,9 @@ describe('beside another one', () => {
     expect(view.options).toMatchObject({ other: null, other_run: 'r2' });
     expect(titles()).toContain('Generation 1 of step 900: 1 tokens');
     expect(texts('.jp-MegalensNote span')[0]).toBe('First difference at position 2: “ a” and “ an”.');
-    await view.update({ other_run: 'r9' } as never);
-    await settled();
+    await update({ other_run: 'r9' });
     expect(texts('.jp-MegalensNote span')[0]).toBe('r9 has no generated text, or cannot be opened.');
-    await press('Show nothing beside it');
+    await click('Show nothing beside it');
     expect(view.options).toMatchObject({ other_run: null });
   });
 });
@@ -402,8 +361,7 @@ describe('asking', () => {
   it('is offered where the model can be asked, folds away, and is no part of a picture', async () => {
     await show();
     expect(document.querySelector('[data-control="generate"]')).toBeNull();
-    view.dispose();
-    document.body.replaceChildren();
+    clearPage();
     offer();
     await show();
     expect(control('generate.prompt.0')).toBeTruthy();
@@ -416,9 +374,9 @@ describe('asking', () => {
   it('sends what is filled in, and shows what is written', async () => {
     offer();
     await show({ generation: 1 });
-    await put('generate.prompt.0', 'Once\nupon', 'input');
-    await press('Add a prompt');
-    await put('generate.prompt.1', 'Twice', 'input');
+    await put('generate.prompt.0', 'Once\nupon');
+    await click('Add a prompt');
+    await put('generate.prompt.1', 'Twice');
     await put('generate.tokens', '900');
     await put('generate.temperature', '0.75');
     await put('generate.top_k', '40');
@@ -459,7 +417,7 @@ describe('asking', () => {
       }
     ]);
     expect(view.options).toMatchObject({ generation: null });
-    await press('Remove');
+    await click('Remove');
     expect(control('generate.prompt.0').querySelector('textarea')?.value).toBe('Twice');
   });
 
@@ -471,8 +429,8 @@ describe('asking', () => {
     for (const id of ['generate.candidates', 'generate.stop_tokens', 'sweep.over']) {
       expect(document.querySelector(`[data-control="${id}"]`)).toBeNull();
     }
-    await put('generate.prompt.0', 'a', 'input');
-    await press('More');
+    await put('generate.prompt.0', 'a');
+    await click('More');
     await put('generate.candidates', '0');
     await put('generate.stop_tokens', '2, 50256');
     await put('perturb.site', 'calculation');
@@ -506,8 +464,8 @@ describe('asking', () => {
   ])('says at %s what is wrong with %j, and asks nothing', async (id, value, fault) => {
     offer();
     await show();
-    await put('generate.prompt.0', 'a', 'input');
-    await press('More');
+    await put('generate.prompt.0', 'a');
+    await click('More');
     await put('perturb.site', 'calculation');
     await put('sweep.over', 'coefficient');
     await put(id, value);
@@ -516,7 +474,7 @@ describe('asking', () => {
     await settled();
     expect(asked).toEqual([]);
     expect(texts('[data-control="generate.status"]')).toEqual(['Nothing was asked: see the field at fault.']);
-    expect((control('generate.copy') as HTMLButtonElement).disabled).toBe(true);
+    expect(control<HTMLButtonElement>('generate.copy').disabled).toBe(true);
   });
 
   it('says of a setting what the model said against it', async () => {
@@ -525,7 +483,7 @@ describe('asking', () => {
     });
     offer(() => Promise.reject(fault));
     await show();
-    await put('generate.prompt.0', 'a', 'input');
+    await put('generate.prompt.0', 'a');
     await put('perturb.site', 'calculation');
     await put('sweep.over', 'coefficient');
     await put('sweep.values', '1, 9');
@@ -539,7 +497,7 @@ describe('asking', () => {
     await show();
     run.generated(2, { prompts: ['x'], tokens: 64 }, { state: 'queued', place: 2, sequences: 0 });
     await settled();
-    expect(texts('.jp-MegalensState p')[0]).toBe('Generation 2 waits, place 2 in the queue.');
+    expect(state()).toBe('Generation 2 waits, place 2 in the queue.');
     expect(texts('[data-control="generate.status"]')).toEqual(['Generation 2: waits, place 2 in the queue']);
     run.generated(2, { prompts: ['x'], tokens: 64 }, { state: 'running', tokens: 12, seconds: 0.4, time: 9 });
     run.write('tokens', ...textRows([['x'], ['y']], 1, { generation: 2 }));
@@ -555,11 +513,11 @@ describe('asking', () => {
     offer();
     run.hello = { ...run.hello!, generation: { prompts: 3, tokens: 100, context: 70 } };
     await show();
-    await put('generate.prompt.0', 'a prompt', 'input');
-    expect(plain(texts('[data-control="generate.status"]')[0] ?? '')).toBe(
+    await put('generate.prompt.0', 'a prompt');
+    expect(texts('[data-control="generate.status"]')).toEqual([
       'The model reads 70 tokens at once: a prompt of up to 8 and 64 to write may be too many.'
-    );
-    await put('generate.prompt.0', 'short', 'input');
+    ]);
+    await put('generate.prompt.0', 'short');
     expect(texts('[data-control="generate.status"]')).toEqual(['']);
     const input = control('generate.tokens').querySelector('input');
     expect(input?.max).toBe('70');
@@ -577,9 +535,9 @@ describe('asking', () => {
       'Write a prompt, or take this one away.'
     ]);
     expect(asked).toEqual([]);
-    await press('Add a prompt');
-    await put('generate.prompt.0', 'a', 'input');
-    await put('generate.prompt.1', 'b', 'input');
+    await click('Add a prompt');
+    await put('generate.prompt.0', 'a');
+    await put('generate.prompt.1', 'b');
     control('generate.go').click();
     await settled();
     expect(texts('[data-control="generate.prompt.1.fault"]')).toEqual([
@@ -599,7 +557,7 @@ describe('asking', () => {
     ];
     offer(() => Promise.reject(errors.shift() ?? new Error('none')));
     await show();
-    await put('generate.prompt.0', 'a', 'input');
+    await put('generate.prompt.0', 'a');
     control('generate.go').click();
     await settled();
     expect(texts('[data-control="generate.status"]')).toEqual([
@@ -625,23 +583,20 @@ describe('asking', () => {
     for (const id of ['generate.attention', 'generate.lens', 'perturb.site']) {
       expect(document.querySelector(`[data-control="${id}"]`)).toBeNull();
     }
-    expect((control('generate.add') as HTMLButtonElement).disabled).toBe(true);
+    expect(control<HTMLButtonElement>('generate.add').disabled).toBe(true);
   });
 });
 
 describe('where there is nothing to show', () => {
-  const said = (): string => texts('.jp-MegalensState p')[0] ?? '';
-
   it('it says how a text is written: by the form, or in a cell', async () => {
     run = new WrittenRun(HELLO);
     await show();
-    expect(said()).toBe('Nothing was generated, and this run takes no prompts. In a cell:');
+    expect(state()).toBe('Nothing was generated, and this run takes no prompts. In a cell:');
     expect(texts('.jp-MegalensState pre')).toEqual(['lab = megalens.serve(model, tokenizer)']);
-    view.dispose();
-    document.body.replaceChildren();
+    clearPage();
     offer();
     await show();
-    expect(said()).toBe('Nothing was generated yet. Write a prompt above, or in a cell:');
+    expect(state()).toBe('Nothing was generated yet. Write a prompt above, or in a cell:');
   });
 
   it.each([
@@ -660,18 +615,17 @@ describe('where there is nothing to show', () => {
   ])('it says that a generation is %s', async (_, row, sentence) => {
     run.generated(2, { prompts: ['x'] }, row);
     await show();
-    expect(said()).toBe(sentence);
+    expect(state()).toBe(sentence);
   });
 
   it('it says that there is no such generation or sequence, and shows one that is there', async () => {
     await show({ generation: 9 });
-    expect(said()).toBe('There is no generation 9. The newest is 1.');
-    await press('Show the newest');
+    expect(state()).toBe('There is no generation 9. The newest is 1.');
+    await click('Show the newest');
     expect(titles()[0]).toContain('Generation 1');
-    await view.update({ sequence: 3 } as never);
-    await settled();
-    expect(said()).toBe('Generation 1 has no sequence 3: it has 1, counted from 0.');
-    await press('Show sequence 0');
+    await update({ sequence: 3 });
+    expect(state()).toBe('Generation 1 has no sequence 3: it has 1, counted from 0.');
+    await click('Show sequence 0');
     expect(titles()[0]).toContain('Generation 1');
   });
 

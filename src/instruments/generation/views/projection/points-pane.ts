@@ -44,7 +44,7 @@ export class PointsPane extends ProjectionPane {
     const shown = this._shown;
     return projectionControls({
       source: this.source,
-      options: this.requested,
+      options: this.chosen,
       shape: this.reader.shape,
       grouped: shown ? this.groupOf(shown).size : 0,
       choose: options => this.pick(options),
@@ -81,7 +81,7 @@ export class PointsPane extends ProjectionPane {
   }
 
   override insight(): IMark | null {
-    const farthest = this._shown && this.requested.method === 'pca' ? farthestOf(this._shown) : null;
+    const farthest = this._shown && this.chosen.method === 'pca' ? farthestOf(this._shown) : null;
     return farthest && this._picture.show(farthest.token);
   }
 
@@ -112,15 +112,15 @@ export class PointsPane extends ProjectionPane {
     if (umap && !umap.isDone && !umap.isStopped) {
       this.env.follow(umap.next());
     }
-    const farthest = this.requested.method === 'pca' ? farthestOf(projected) : null;
+    const farthest = this.chosen.method === 'pca' ? farthestOf(projected) : null;
     const group = this.groupOf(projected);
     const { text, generations, coordinates } = projected;
     const token = (at: number): IVectorToken => text.tokens[at] as IVectorToken;
     const picture = this._picture.take(
       {
         coordinates,
-        looksOf: dark => pointColors(text.tokens, generations, this.requested.color, dark, t),
-        titles: axisTitles(projected, this.requested, t),
+        looksOf: dark => pointColors(text.tokens, generations, this.chosen.color, dark, t),
+        titles: axisTitles(projected, this.chosen, t),
         isSquare: true,
         ...(group.size > 0 && { standsOut: at => group.has(token(at)) }),
         ringed: at => this._isMarked(token(at)),
@@ -137,10 +137,10 @@ export class PointsPane extends ProjectionPane {
       content: {
         ...picture,
         notes: this._notes(projected),
-        title: projectionTitle(projected, this.subject, this.requested, t),
+        title: projectionTitle(projected, this.subject, this.chosen, t),
         caption: this._caption(projected),
-        summary: projectionSummary(projected, this.requested, t),
-        swatch: flagColor(this.requested.flag, this.source.hello?.flags.map(each => each.name) ?? [])
+        summary: projectionSummary(projected, this.chosen, t),
+        swatch: flagColor(this.chosen.flag, this.source.hello?.flags.map(each => each.name) ?? [])
       }
     };
   }
@@ -148,7 +148,7 @@ export class PointsPane extends ProjectionPane {
   private _caption(projected: IProjected): string[] {
     const { size } = this.groupOf(projected);
     return [
-      ...projectionCaption(projected, this.requested, this.t),
+      ...projectionCaption(projected, this.chosen, this.t),
       ...(size > 0
         ? [this.t('A group of %1 stands out; the others are faint.', countWords(size, this.t))]
         : [])
@@ -200,7 +200,7 @@ export class PointsPane extends ProjectionPane {
     const { pinnedPosition: pinned } = this.env;
     return pinned
       ? pinned.generation === generation && pinned.sequence === sequence && pinned.position === position
-      : this.requested.position === position;
+      : this.chosen.position === position;
   }
 
   private _textOf({ generations, text }: IProjected, at: number): string {

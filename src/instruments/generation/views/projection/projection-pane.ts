@@ -2,7 +2,7 @@ import { SERVE } from '../shared/generation-view';
 import { formatInteger } from '../../../../charts';
 import { rangesText } from '../../../../protocol/ranges';
 import { own } from '../../../../protocol/records';
-import type { ViewOptions } from '../../../../protocol/views.generated';
+import type { ProjectionOptions } from '../../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../../store/source';
 import type { ITensorShape } from '../../../../store/tensor-data';
 import { pythonCall } from '../../../../views/code';
@@ -19,7 +19,7 @@ import {
   snippetState
 } from '../../../../views/shared/states';
 import type { Translate } from '../../../../views/shared/translate';
-import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
+import { PartModel } from '../../../../views/shared/view-model';
 import type { ProjectionChoice, Unprojected, IProjected, ProjectionReader } from './projection-reader';
 import { LEAST_POINTS } from './projection-reader';
 import { generationWords } from './projection-words';
@@ -157,17 +157,9 @@ async function untraced(
 }
 
 /** What the parts of the view share: one reading and projecting. */
-export abstract class ProjectionPane extends ViewModel {
-  constructor(
-    source: IRunSource,
-    env: IViewEnvironment,
-    protected readonly reader: ProjectionReader
-  ) {
-    super(source, env);
-  }
-
+export abstract class ProjectionPane extends PartModel<ProjectionOptions, ProjectionReader> {
   get subject(): string {
-    const { flag, part } = this.requested;
+    const { flag, part } = this.chosen;
     return flagWords(this.source.hello, flag, part ?? this.reader.shape.parts[0] ?? null, this.t);
   }
 
@@ -178,7 +170,7 @@ export abstract class ProjectionPane extends ViewModel {
   async load(signal: AbortSignal): Promise<Loaded> {
     const waits = (layer: number): void =>
       this.env.waits(this.t('Projecting %1, %2…', this.subject, layerName(layer, this.t)));
-    const found = await this.reader.read(this.requested, signal, waits);
+    const found = await this.reader.read(this.chosen, signal, waits);
     if (found.kind === 'projected') {
       return this.show(found);
     }
@@ -187,7 +179,7 @@ export abstract class ProjectionPane extends ViewModel {
     return {
       state: await projectionState(found, {
         source,
-        options: this.requested,
+        options: this.chosen,
         shape: this.reader.shape,
         actions,
         choose,
@@ -198,15 +190,7 @@ export abstract class ProjectionPane extends ViewModel {
 
   protected abstract show(projected: IProjected): Loaded;
 
-  protected get requested(): ProjectionChoice {
-    return this.options as ProjectionChoice;
-  }
-
-  protected pick(options: Partial<ProjectionChoice>): void {
-    this.choose(options as Partial<ViewOptions>);
-  }
-
   protected groupOf({ text }: IProjected): TokenGroup {
-    return TokenGroup.read(this.requested.group, text.tokens);
+    return TokenGroup.read(this.chosen.group, text.tokens);
   }
 }

@@ -2,7 +2,7 @@ import { formatInteger, formatNumber } from '../../../../charts';
 import type { ProjectionOptions, ViewOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
 import { python, writtenCall } from '../../../../views/code';
-import type { INote, Loaded } from '../../../../views/shared/content';
+import { tableOnly, type INote, type Loaded } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
 import type {
   IComposition,
@@ -97,9 +97,7 @@ class GroupPane extends ProjectionPane {
     ];
     return {
       content: {
-        recipe: null,
-        body: { columns, rows: rows.length },
-        extent: { x: [0, 1], y: [0, 1] },
+        ...tableOnly({ columns, rows: rows.length }),
         title: t('Group of %1', countWords(members.length, t)),
         caption: [
           t(
@@ -128,7 +126,7 @@ class GroupPane extends ProjectionPane {
     const code = this._code(projected, group);
     const isWhole = features.columns === (source.row.sourceShape[source.row.sourceShape.length - 1] ?? 0);
     const apart = t(
-      this.requested.standardise
+      this.chosen.standardise
         ? 'The mean of the group is %1 deviations from that of the %2 other tokens.'
         : 'The mean of the group is %1 from that of the %2 other tokens.',
       formatNumber(length, 3),
@@ -158,7 +156,7 @@ class GroupPane extends ProjectionPane {
 
   /** Code that computes the direction from the run and saves it for `Projection` and `AddVector`. */
   private _code({ generations, plane }: IProjected, group: TokenGroup): string {
-    const { flag, part } = this.requested;
+    const { flag, part } = this.chosen;
     const numbers = generations.map(({ generation }) => generation);
     const isOne = numbers.length === 1;
     const tokens = group.tokens.map(({ generation, sequence, position }) =>

@@ -1,5 +1,6 @@
 import type { IRecipe, Row, IPlace } from '../../../../charts';
 import { COLORS, DARK_THEME, formatNumber, LIGHT_THEME, formatInteger } from '../../../../charts';
+import type { TokensOptions } from '../../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../../store/source';
 import type { IMark, IMoved, Loaded } from '../../../../views/shared/content';
 import { positionShown } from '../../../../views/shared/pinned-step';
@@ -7,11 +8,11 @@ import { hold, moveOf, axisParams } from '../../../../views/shared/scale';
 import { nothingYet } from '../../../../views/shared/states';
 import { tipSaid, type ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
-import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
+import { PartModel, type IViewEnvironment } from '../../../../views/shared/view-model';
 import type { ICandidate, IToken } from '../../store/generations';
 import { CELL } from '../../../../views/kits/text/text-layout';
 import { charactersOf, quoted } from '../../../../views/kits/text/token-words';
-import { type TextReader, type TokensChoice, tokenName } from './text-facts';
+import { type TextReader, tokenName } from './text-facts';
 import type { Which } from './text-pane';
 import { isPredicted } from './token-color';
 
@@ -124,14 +125,14 @@ const BESIDE = 60;
 const LEAST_COLUMNS = 20;
 
 /** What the token that is looked at could have been. */
-export class CandidatesPane extends ViewModel {
+export class CandidatesPane extends PartModel<TokensOptions, TextReader> {
   constructor(
     source: IRunSource,
     env: IViewEnvironment,
-    private readonly _reader: TextReader,
+    reader: TextReader,
     private readonly _which: Which
   ) {
-    super(source, env);
+    super(source, env, reader);
   }
 
   override readonly zooms = { axes: 'x', least: Infinity } as const;
@@ -143,13 +144,13 @@ export class CandidatesPane extends ViewModel {
   readonly subject = this.t('Candidates');
 
   concerns(change: SourceChange): boolean {
-    return this._reader.concerns(change);
+    return this.reader.concerns(change);
   }
 
   async load(): Promise<Loaded> {
     const { t } = this;
-    const options = this.options as TokensChoice;
-    const facts = await this._reader.facts(options);
+    const options = this.chosen;
+    const facts = await this.reader.facts(options);
     const shown = facts.text;
     const place = shown && { generation: shown.generation.generation, sequence: shown.sequence };
     const position =

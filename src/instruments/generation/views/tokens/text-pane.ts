@@ -1,6 +1,6 @@
 import { SERVE, surenessScale } from '../shared/generation-view';
 import { COLORS, DARK_THEME, formatInteger, LIGHT_THEME } from '../../../../charts';
-import type { ViewOptions } from '../../../../protocol/views.generated';
+import type { TokensOptions } from '../../../../protocol/views.generated';
 import type { IPointed } from '../../../../store/run-link';
 import type { IRunSource, SourceChange } from '../../../../store/source';
 import { TextPicture, type ITextRead } from '../../../../views/kits/text/text-picture';
@@ -10,7 +10,7 @@ import type { Control } from '../../../../views/shared/control';
 import type { ILinkedMarks } from '../../../../views/shared/links';
 import { positionShown } from '../../../../views/shared/pinned-step';
 import type { ITip } from '../../../../views/shared/table';
-import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
+import { PartModel, type IViewEnvironment } from '../../../../views/shared/view-model';
 import type { IState, IStateActions } from '../../../../views/shared/states';
 import { retryAction, emptyState, snippetState } from '../../../../views/shared/states';
 import type { Translate } from '../../../../views/shared/translate';
@@ -122,15 +122,15 @@ const MOST_SAID = 300;
 export type Which = 'other' | 'text';
 
 /** A text, token by token, in boxes that say how sure the model was. */
-export class TextPane extends ViewModel {
+export class TextPane extends PartModel<TokensOptions, TextReader> {
   constructor(
     source: IRunSource,
     env: IViewEnvironment,
-    private readonly _reader: TextReader,
+    reader: TextReader,
     private readonly _which: Which,
     private readonly _end: (generation: number) => void
   ) {
-    super(source, env);
+    super(source, env, reader);
   }
 
   // A text is read, not zoomed into.
@@ -147,12 +147,12 @@ export class TextPane extends ViewModel {
   readonly subject = this.t('Tokens');
 
   concerns(change: SourceChange): boolean {
-    return this._reader.concerns(change);
+    return this.reader.concerns(change);
   }
 
   async load(): Promise<Loaded> {
     const { _noteActions: actions, chosen, t } = this;
-    const facts = await this._reader.facts(chosen);
+    const facts = await this.reader.facts(chosen);
     const text = facts[this._which];
     this._picture.clear();
     this._text = null;
@@ -185,7 +185,7 @@ export class TextPane extends ViewModel {
   }
 
   override controls(): Control[] {
-    const { last: facts } = this._reader;
+    const { last: facts } = this.reader;
     const { chosen, env, source, t } = this;
     return this._which === 'other' || facts === null
       ? []
@@ -212,7 +212,7 @@ export class TextPane extends ViewModel {
 
   override pointedBy(mark: IMark): IPointed {
     // What stands beside is the same position of another text: views follow the one that is shown.
-    const text = this._reader.last?.text;
+    const text = this.reader.last?.text;
     return {
       step: null,
       layer: null,
@@ -223,7 +223,7 @@ export class TextPane extends ViewModel {
   }
 
   override marksOf({ generation, layer, position, sequence }: IPointed): ILinkedMarks {
-    const text = this._reader.last?.text;
+    const text = this.reader.last?.text;
     const isOurs = generation === text?.generation.generation && (sequence ?? 0) === text?.sequence;
     const { _picture: picture } = this;
     const mark = isOurs && typeof position === 'number' ? picture.markOf(picture.indexOf(position)) : null;
@@ -235,20 +235,12 @@ export class TextPane extends ViewModel {
     return token ? this._show(token.position) : null;
   }
 
-  private get chosen(): TokensChoice {
-    return this.options as TokensChoice;
-  }
-
   private get _noteActions(): INoteActions {
     return {
       choose: options => this.pick(options),
       copy: text => void this.actions.copy(text),
       goTo: position => this.env.goTo(this._show(position))
     };
-  }
-
-  private pick(options: Partial<TokensChoice>): void {
-    this.choose(options as Partial<ViewOptions>);
   }
 
   /** Show the text up to a position, which all views go to; null shows all of it. */

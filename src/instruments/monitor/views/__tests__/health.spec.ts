@@ -1,16 +1,13 @@
+import { grads } from '../../../../store/__tests__/memory-moments';
 import { IAlarm } from '../../store/alarms';
 import { ALARM_COUNTS } from '../rule-settings';
 import { BROKEN, alarm, alarmRow } from '../../__tests__/alarm-rows';
 import { HELLO, MemoryRun } from '../../../../store/__tests__/memory-run';
 import type { Hello } from '../../../../protocol/messages.generated';
 import type { HealthOptions } from '../../../../protocol/views.generated';
-import { mountView } from '../../../../views/registry';
 import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
-import { grads } from '../../../../views/__tests__/moments-page';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import { settled, showView, state, tableRows, texts } from '../../../../views/__tests__/page';
 
 let run: MemoryRun;
 let view: IView;
@@ -19,35 +16,12 @@ beforeEach(() => {
   run = new MemoryRun();
 });
 
-afterEach(() => {
-  view?.dispose();
-  document.body.replaceChildren();
-});
-
 async function show(options: Partial<HealthOptions> = {}): Promise<void> {
-  const node = document.createElement('div');
-  document.body.append(node);
-  view = await mountView(node, run, { view: 'health', ...options }, { renderer: 'svg' });
+  view = await showView(run, { view: 'health', ...options });
   await settled();
 }
 
-async function settled(): Promise<void> {
-  for (let turn = 0; turn < 3; turn += 1) {
-    await view.settled();
-    await new Promise<void>(done => setTimeout(done));
-  }
-  await view.settled();
-}
-
-const plain = (text: string): string => text.replace(/[\u2009\u202f]/g, ' ').replace(/\u2212/g, '-');
-const texts = (selector: string): string[] =>
-  [...document.querySelectorAll(selector)].map(each => plain(each.textContent ?? ''));
 const titles = (): string[] => texts('.jp-MegalensView-title').filter(Boolean);
-const rows = (table: number): string[][] =>
-  [
-    ...([...document.querySelectorAll('.jp-MegalensTable table')][table]?.querySelectorAll('tbody tr') ?? [])
-  ].map(row => [...row.querySelectorAll('td')].map(cell => plain(cell.textContent ?? '')));
-
 /** A rule with a number of each kind, as a run announces it. */
 const CONFIGURABLE = {
   monitor: {
@@ -84,7 +58,7 @@ const judged = (settings: object = {}): Hello => ({
 
 it('says which line judges a run that nobody judges', async () => {
   await show();
-  expect(texts('.jp-MegalensState p')[0]).toBe('No alarms are judged. In the training script:');
+  expect(state()).toBe('No alarms are judged. In the training script:');
   expect(texts('.jp-MegalensState pre')[0]).toBe('monitor = megalens.monitor(model, optimizer)');
 });
 
@@ -92,14 +66,12 @@ it('says of a run that nobody judged where values were not finite first', async 
   run.log({ step: 7, name: 'decoder.layers.1.mlp.linear_fc1.weight', stat: 'grad', count: 3, nan: 5 });
   await show();
   const none = 'No alarms are judged. In the training script:';
-  expect(texts('.jp-MegalensState p')[0]).toBe(
-    `Not finite first at step 7 in decoder.layers.1.mlp.linear_fc1.weight. ${none}`
-  );
+  expect(state()).toBe(`Not finite first at step 7 in decoder.layers.1.mlp.linear_fc1.weight. ${none}`);
   run.units = { loss: 'nats' };
   run.numbers = [2, 5, 6].map(step => ({ step, name: 'loss', value: step < 5 ? 2 : NaN }));
   run.changed.emit({ kind: 'rows', stream: 'scalars', firstStep: 6, lastStep: 6 });
   await settled();
-  expect(texts('.jp-MegalensState p')[0]).toBe(`Not finite first at step 5 in loss. ${none}`);
+  expect(state()).toBe(`Not finite first at step 5 in loss. ${none}`);
 });
 
 it('says for how many steps a judged run is healthy', async () => {
@@ -110,7 +82,7 @@ it('says for how many steps a judged run is healthy', async () => {
     instruments: { monitor: { judged: 4120 } }
   } as never;
   await show();
-  expect(texts('.jp-MegalensState p')[0]).toBe('Healthy for 4 120 steps.');
+  expect(state()).toBe('Healthy for 4 120 steps.');
   alarm(run, ...BROKEN.slice(0, 1));
   await settled();
   expect(titles()[0]).toBe('Healthy for 4 120 steps');
@@ -126,7 +98,7 @@ it('names the first anomaly in the order of the computation, what it should have
     'Values are lost. NaN values of decoder.layers.1.mlp.linear_fc1/output0: 12, expected 0. ' +
       'Next it reached loss on rank 0, then backward pass of decoder.layers.1.mlp.linear_fc1. Samples of that step: a1, a2. Alarms that lie close together are one mark, the larger the more they are.'
   );
-  expect(rows(0).map(row => row.slice(0, 3))).toEqual([
+  expect(tableRows(0).map(row => row.slice(0, 3))).toEqual([
     ['4', 'forward pass', 'decoder.layers.1.mlp.linear_fc1/output0'],
     ['4', 'loss', 'loss'],
     ['4', 'backward pass', 'decoder.layers.1.mlp.linear_fc1.weight']
@@ -190,7 +162,7 @@ it('groups ten thousand alarms by rule and module, the gravest first', async () 
   );
   alarm(run, ...many);
   await show();
-  expect(rows(1).map(row => [...row.slice(0, 3), row[3]])).toEqual([
+  expect(tableRows(1).map(row => [...row.slice(0, 3), row[3]])).toEqual([
     ['critical', 'drift', 'decoder.layers.1.mlp.linear_fc1', '2 500'],
     ['warning', 'jump', 'decoder.layers.0.mlp.linear_fc1', '2 500'],
     ['warning', 'jump', 'decoder.layers.2.mlp.linear_fc1', '2 500'],
@@ -223,7 +195,7 @@ it('shows an alarm that arrives', async () => {
   alarm(run, ...BROKEN);
   await settled();
   expect(titles()[0]).toContain('First anomaly at step 4');
-  expect(rows(0)).toHaveLength(3);
+  expect(tableRows(0)).toHaveLength(3);
 });
 
 /** A loss that leaves its level at step 4, with what followed from it, and another cause. */
@@ -249,8 +221,8 @@ it('says how many findings followed from the first anomaly, and what each follow
   expect(caption).toContain('Next it reached backward pass of decoder.layers.1.mlp.linear_fc1 at step 9.');
   expect(view.summary()).toContain('2 warnings, 1 note, 2 that followed, steps 2 to 10.');
   // The way is of the first cause alone.
-  expect(rows(0).map(row => row[0])).toEqual(['4', '9']);
-  const list = rows(1);
+  expect(tableRows(0).map(row => row[0])).toEqual(['4', '9']);
+  const list = tableRows(1);
   expect(list.map(row => [row[1], row[3], row[7]])).toEqual([
     ['loss', '1', ''],
     ['dead', '1', ''],
@@ -275,7 +247,8 @@ const pressed = async (label: string): Promise<void> => {
   [...document.querySelectorAll('button')].find(each => each.textContent === label)?.click();
   await settled();
 };
-const rulesTable = (): string[][] => rows(document.querySelectorAll('.jp-MegalensTable table').length - 1);
+const rulesTable = (): string[][] =>
+  tableRows(document.querySelectorAll('.jp-MegalensTable table').length - 1);
 const rulesCaption = (): string => texts('.jp-MegalensHealth-rules .jp-MegalensView-caption')[0] ?? '';
 
 describe('rules of a run', () => {
@@ -293,7 +266,7 @@ describe('rules of a run', () => {
 
   it('stand below in fields with their bounds, where nothing is wrong too', async () => {
     await show();
-    expect(texts('.jp-MegalensState p')[0]).toBe('Healthy: no alarm.');
+    expect(state()).toBe('Healthy: no alarm.');
     expect(rulesTable().map(row => [row[1], row[4]])).toEqual([
       ['Jump', 'Values are suddenly larger.'],
       ['own', '']
@@ -442,7 +415,7 @@ describe('rules of a run', () => {
     await settled();
     await settled();
     expect(titles()).toContain('Muted');
-    const muted = rows([...document.querySelectorAll('.jp-MegalensTable table')].length - 2);
+    const muted = tableRows([...document.querySelectorAll('.jp-MegalensTable table')].length - 2);
     expect(muted.map(row => row.slice(0, 3))).toEqual([
       ['nonfinite', '*', '2'],
       ['drift', '*', '1']

@@ -1,8 +1,9 @@
 /** @jest-environment ./jest.environment.node.js */
-import { readFileSync, writeFileSync } from 'fs';
+import { readFileSync } from 'fs';
 import type { PlanRequest } from '../../protocol/pipeline.generated';
 import { bestOf, runnerUp, planAll } from '../plan-all';
 import { planAnswer, type PlanAnswer } from '../../engine/pipeline-job';
+import { expectGolden } from './golden-answers';
 
 const GOLDEN = 'protocol/fixtures/planned.json';
 
@@ -49,21 +50,8 @@ const REQUESTS: Record<string, PlanRequest> = {
 };
 
 describe('what the engine answers', () => {
-  it('is what the golden answers say, to the last digit', async () => {
-    const answers: Record<string, { request: PlanRequest; answer: PlanAnswer }> = {};
-    for (const [name, request] of Object.entries(REQUESTS)) {
-      answers[name] = { request, answer: planAnswer(await planAll(request)) };
-    }
-    // Set after a change of what is planned; the difference is to be read before it is committed.
-    if (process.env.MEGALENS_WRITE_GOLDEN !== undefined) {
-      const cases = Object.entries(answers).map(
-        ([name, each]) => `${JSON.stringify(name)}: ${JSON.stringify(each)}`
-      );
-      writeFileSync(GOLDEN, `{\n${cases.join(',\n')}\n}\n`);
-    }
-    const golden: unknown = JSON.parse(readFileSync(GOLDEN, 'utf-8'));
-    expect(JSON.parse(JSON.stringify(answers))).toEqual(golden);
-  });
+  it('is what the golden answers say, to the last digit', () =>
+    expectGolden(GOLDEN, REQUESTS, async request => planAnswer(await planAll(request))));
 
   it('names the shortest step within the limit as the best, and none where all are refused', () => {
     const golden = JSON.parse(readFileSync(GOLDEN, 'utf-8')) as Record<string, { answer: PlanAnswer }>;

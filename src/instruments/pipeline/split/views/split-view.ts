@@ -1,4 +1,3 @@
-import { fullViewOptions } from '../../../../protocol/view-options';
 import type { SplitOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
 import type { ICompositionEnvironment, IViewDefinition } from '../../../../views/shared/definition';
@@ -6,7 +5,7 @@ import { selectControl, type IChoice } from '../../../../views/shared/control';
 import { formatBytes, formatInteger, timeWords, formatNumber } from '../../../../charts';
 import type { IMark, Loaded, INote } from '../../../../views/shared/content';
 import { emptyState } from '../../../../views/shared/states';
-import { PlanView, type IPlanToolbar, type PlanPanes, changedOf, sliderControls } from '../../views/what-if';
+import { PlanView, type IPlanToolbar, type PlanPanes } from '../../views/what-if';
 import type { ISplitPlanned, ISplitLane } from '../plan/planned-split';
 import { RolesPane } from './roles-pane';
 import {
@@ -20,7 +19,7 @@ import {
   layoutWords,
   isMeasured
 } from './split-pane';
-import { splitSliders, type SplitSetting } from './split-what-if';
+import { splitSliders } from './split-what-if';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IMeasuredSplit } from '../plan/measured-split';
 
@@ -295,12 +294,9 @@ class SplitView extends PlanView<SplitOptions, SplitReader> {
     return key === 'plan' || this.env.options.kind !== 'all' || isDrawn(key);
   }
 
-  protected toolbar(): IPlanToolbar<SplitOptions> {
+  protected toolbar(): IPlanToolbar {
     const { env, reader } = this;
     const { options, t } = env;
-    const sliders = splitSliders(t);
-    const values = reader.last?.what.values;
-    const names = Object.keys(sliders) as SplitSetting[];
     const maps: Record<Options['rank_map'], string> = {
       megalens: t('Megalens'),
       megafbd: t('MegaFBD'),
@@ -324,11 +320,8 @@ class SplitView extends PlanView<SplitOptions, SplitReader> {
         whatIf: t('Change devices, times, links and memory'),
         measured: t('Lay the last measured step over the plan of the run’s own layout')
       },
-      changed: changedOf(names, options, fullViewOptions({ view: 'split' })) as Partial<SplitOptions>,
-      sliders: () =>
-        values
-          ? sliderControls(sliders, options, values, change => env.choose(change as Partial<SplitOptions>), t)
-          : null
+      sliders: splitSliders(t),
+      values: reader.last?.what.values ?? null
     };
   }
 

@@ -1,30 +1,26 @@
-import { formatBytes, formatInteger, formatNumber } from '../../../../charts';
+import { formatNumber } from '../../../../charts';
 import type { SplitOptions } from '../../../../protocol/views.generated';
 import type { Translate } from '../../../../views/shared/translate';
-import { GB, GB_PER_S, MB, sizeSlider, timeSlider, type ISlider } from '../../views/what-if';
+import {
+  bandwidthSlider,
+  countSlider,
+  GB,
+  GB_PER_S,
+  MB,
+  memorySlider,
+  percentSlider,
+  sizeSlider,
+  timeSlider,
+  type ISlider
+} from '../../views/what-if';
 import type { IMeasuredSplit } from '../plan/measured-split';
 import { splitRequestOf } from '../plan/partial-request';
 import type { DeviceKind, SplitRequest } from '../protocol/split.generated';
 
 export function splitSliders(t: Translate): Readonly<Record<SplitSetting, ISlider>> {
-  const whole = (label: string, most: number, least = 1): ISlider => ({
-    label,
-    least,
-    most,
-    scale: 'whole',
-    say: formatInteger
-  });
-  const memory = (label: string): ISlider => ({
-    label,
-    least: 0.01,
-    most: 1000,
-    scale: 'log',
-    say: value => (value === 0 ? t('no limit') : formatBytes(value * 1e9)),
-    none: null
-  });
   return {
-    devices: whole(t('Devices'), 64),
-    others: whole(t('Others'), 64, 0),
+    devices: countSlider(t('Devices'), 64),
+    others: countSlider(t('Others'), 64, 0),
     others_slower: {
       label: t('Others take'),
       least: 0.01,
@@ -34,31 +30,19 @@ export function splitSliders(t: Translate): Readonly<Record<SplitSetting, ISlide
     },
     forward: timeSlider(t('Forward, whole model')),
     backward: timeSlider(t('Backward, whole model')),
-    micro_batches: whole(t('Micro-batches'), 128),
-    model_layers: whole(t('Layers'), 128),
-    most_tensor: whole(t('Tensor parallel up to'), 8),
-    ahead: whole(t('Recomputed ahead'), 8),
+    micro_batches: countSlider(t('Micro-batches'), 128),
+    model_layers: countSlider(t('Layers'), 128),
+    most_tensor: countSlider(t('Tensor parallel up to'), 8),
+    ahead: countSlider(t('Recomputed ahead'), 8),
     latency: { ...timeSlider(t('Latency')), least: 0.001 },
-    bandwidth: {
-      label: t('Bandwidth'),
-      least: 0.01,
-      most: 1000,
-      scale: 'log',
-      say: value => (value === 0 ? t('no limit') : t('%1 GB/s', formatNumber(value, 3)))
-    },
+    bandwidth: bandwidthSlider(t),
     message_mb: sizeSlider(t('Message')),
     activation_mb: sizeSlider(t('Activations, whole model')),
     weight_mb: sizeSlider(t('Weights')),
     state_mb: sizeSlider(t('Training state')),
-    memory_gb: memory(t('Memory')),
-    others_memory_gb: memory(t('Memory of others')),
-    uncertainty: {
-      label: t('Times may be off by'),
-      least: 0.1,
-      most: 50,
-      scale: 'log',
-      say: value => t('%1 %', formatNumber(value, 3))
-    }
+    memory_gb: memorySlider(t('Memory'), t),
+    others_memory_gb: memorySlider(t('Memory of others'), t),
+    uncertainty: percentSlider(t('Times may be off by'), 50, t)
   };
 }
 

@@ -2,13 +2,10 @@ import { PIPELINE, type IPipelineSteps } from '../../client/pipeline-api';
 import type { InstrumentInfo } from '../../../../protocol/messages.generated';
 import type { PipelineOptions } from '../../../../protocol/views.generated';
 import { HELLO, MemoryRun } from '../../../../store/__tests__/memory-run';
-import { mountView } from '../../../../views/registry';
 import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
 import { measuredPipeline, measuredWhole } from './measured-pipeline';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import { click, control, plain, put, showView, texts, update } from '../../../../views/__tests__/page';
 
 let run: MemoryRun;
 let steps: IPipelineSteps | null;
@@ -20,27 +17,13 @@ beforeEach(() => {
   run.answerTo(PIPELINE, () => Promise.resolve(steps));
 });
 
-afterEach(() => {
-  view?.dispose();
-  document.body.replaceChildren();
-});
-
 async function show(options: Partial<PipelineOptions> = {}): Promise<void> {
-  const node = document.createElement('div');
-  document.body.append(node);
-  view = await mountView(node, run, { view: 'pipeline', ...options }, { renderer: 'svg' });
-  await view.settled();
+  view = await showView(run, { view: 'pipeline', ...options });
 }
 
-const plain = (text: string): string => text.replace(/[\u2009\u202f]/g, ' ').replace(/\u2212/g, '-');
 const said = (): string => plain(document.body.textContent ?? '');
-const titles = (): string[] =>
-  [...document.querySelectorAll('.jp-MegalensView-title')].map(each => plain(each.textContent ?? ''));
+const titles = (): string[] => texts('.jp-MegalensView-title');
 const bars = (): number => document.querySelectorAll('.pieces_marks path, .pieces_marks rect').length;
-const control = <T extends Element>(id: string, tag: string): T | null =>
-  document.querySelector<T>(`[data-control="${id}"] ${tag}, ${tag}[data-control="${id}"]`);
-const press = (text: string): void =>
-  [...document.querySelectorAll('button')].find(each => each.textContent === text)?.click();
 
 it('plans a schedule from typed times: 1F1B of 4 stages and 8 micro-batches takes (8 + 3) × 3 ms', async () => {
   await show({ schedule: '1f1b', kind: 'plan' });
@@ -58,11 +41,9 @@ it('says the steady period where stages begin and end a step one after the other
   expect(said()).toContain(
     'Where no stage waits for the others at a step’s end, one follows every 24 ms, and 0 % of that is idle.'
   );
-  await view.update({ schedule: '1f1b' } as Partial<PipelineOptions>);
-  await view.settled();
+  await update({ schedule: '1f1b' });
   expect(said()).not.toContain('one follows every');
-  await view.update({ kind: 'schedules' } as Partial<PipelineOptions>);
-  await view.settled();
+  await update({ kind: 'schedules' });
   expect(said()).toContain('ZB-H1 · 27 ms a step · bubble 11.1 %');
   expect(said()).not.toContain('ZB-H1 · 27 ms a step · bubble 11.1 % · steady');
   expect(said()).toContain('ZB-H2 · 27 ms a step · bubble 11.1 % · steady 24 ms, bubble 0 %');
@@ -74,8 +55,7 @@ it('says why of two schedules whose steps are as long one comes first', async ()
     'ZB-V is the fastest with 15.5 ms, GPipe the slowest with 18 ms. A step of DualPipeV takes as long; it comes after, because its steady period is 15.5 ms, not 15 ms.'
   );
   expect(said().indexOf('ZB-H2 ·')).toBeLessThan(said().indexOf('ZB-H1 ·'));
-  await view.update({ stages: 1, micro_batches: 2, kind: 'plan' } as Partial<PipelineOptions>);
-  await view.settled();
+  await update({ stages: 1, micro_batches: 2, kind: 'plan' });
   expect(said()).toMatch(
     /1F1B is the fastest of \d+ schedules. A step of MegaDPP takes as long and holds 50 MB more\./
   );
@@ -140,16 +120,14 @@ it('lists what needs too much memory last, by the same number, and says so', asy
 it('leaves out schedules that do not take these numbers, with the reason', async () => {
   await show({ kind: 'schedules', stages: 3, micro_batches: 4 });
   expect(said()).not.toContain('DualPipe ·');
-  await view.update({ schedule: 'dualpipe', kind: 'plan' } as Partial<PipelineOptions>);
-  await view.settled();
+  await update({ schedule: 'dualpipe', kind: 'plan' });
   expect(said()).toContain('DualPipe must have an even number of stages, got 3. Try DualPipeV.');
 });
 
 it('draws memory once sizes are set, and says which stage holds most', async () => {
   await show({ schedule: '1f1b', micro_batches: 4, kind: 'memory' });
   expect(titles()).not.toContain('Memory of stages, 1F1B');
-  await view.update({ activation_mb: 100, weight_mb: 500 } as Partial<PipelineOptions>);
-  await view.settled();
+  await update({ activation_mb: 100, weight_mb: 500 });
   expect(titles()).toContain('Memory of stages, 1F1B');
   // The first stage holds as many activations as there are stages: 4 × 100 MB and its weights.
   expect(said()).toContain('Stage 0 holds most: 900 MB.');
@@ -158,8 +136,7 @@ it('draws memory once sizes are set, and says which stage holds most', async () 
 it('says that no schedule stays within the memory, and what to do', async () => {
   await show({ kind: 'plan', stages: 2, micro_batches: 4, weight_mb: 5000, memory_gb: 4 });
   expect(said()).toContain('No schedule stays within this memory.');
-  press('Show the best');
-  await view.settled();
+  await click('Show the best');
   expect(bars()).toBeGreaterThan(0);
 });
 
@@ -172,8 +149,7 @@ it('lays the last measured step over the plan of the measured order, and says wh
   expect(said()).toContain('Times are the medians of 3 measured steps');
   expect(said()).toContain('Under each stage: step 9 as measured, 96 ms.');
   expect(bars()).toBe(16);
-  press('Hide what was measured');
-  await view.settled();
+  await click('Hide what was measured');
   expect(bars()).toBe(8);
 });
 
@@ -191,8 +167,7 @@ it('names a faster schedule than the measured one, by how much, and shows it', a
   const percent = Number(/Switch to .*: (-\d+(?:\.\d+)?) % ± /.exec(said())?.[1]);
   const milliseconds = (): number => Number(/([\d.]+) ms a step/.exec(titles()[0] ?? '')?.[1]);
   const measured = milliseconds();
-  press('Show it');
-  await view.settled();
+  await click('Show it');
   expect(milliseconds()).toBeLessThan(measured);
   expect(percent).toBeCloseTo(100 * (milliseconds() / measured - 1), 1);
 });
@@ -207,16 +182,14 @@ it('cuts a model that runs as one process into equal stages', async () => {
 
 it('answers its sliders: a longer forward pass makes the plan longer, and one chip takes all back', async () => {
   await show({ schedule: 'gpipe', kind: 'plan', stages: 2, micro_batches: 4 });
-  press('What if');
+  await click('What if');
   const slider = control<HTMLInputElement>('forward', 'input');
-  expect(slider?.getAttribute('aria-valuetext')).toBe('1 ms');
-  slider!.value = String(Number(slider!.value) + 20);
-  slider!.dispatchEvent(new Event('input'));
-  await view.settled();
+  expect(slider.getAttribute('aria-valuetext')).toBe('1 ms');
+  await put('forward', String(Number(slider.value) + 20));
   const { forward } = view.options as PipelineOptions;
   expect(forward).toBeGreaterThan(1);
   expect(titles()[0]).not.toContain(' 15 ms');
-  control<HTMLButtonElement>('changed', 'button')?.click();
+  control('changed').click();
   await view.settled();
   // The numbers of stages and micro-batches are of what is taken back.
   expect(titles()[0]).toContain('33 ms');
@@ -229,8 +202,7 @@ it('has the run take the best plan of its own layout, where the training script 
   await show({ schedule: 'measured', kind: 'plan' });
   // Of schedules with two chunks nothing can be applied to a run that has one.
   expect(said()).toMatch(/This run can switch to (ZB-H1|ZB-H2|Searched order): -/);
-  press('Apply at the next step');
-  await view.settled();
+  await click('Apply at the next step');
   const order = run.patches[0]?.instruments?.['pipeline']?.['plan'] as {
     stages: number;
     chunks: number;
@@ -260,7 +232,6 @@ it('puts operations together that are shorter than a pixel, and makes no search 
 it('says what is wrong with numbers that are too many, and goes back to the usual ones', async () => {
   await show({ kind: 'plan', stages: 1024, micro_batches: 65_536 });
   expect(said()).toMatch(/operations|micro-batches/);
-  press('Go back to the usual');
-  await view.settled();
+  await click('Go back to the usual');
   expect(titles()[0]).toContain('4 stages, 8 micro-batches');
 });

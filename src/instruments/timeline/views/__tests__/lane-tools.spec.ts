@@ -1,22 +1,23 @@
 import { MemoryRun } from '../../../../store/__tests__/memory-run';
 import type { TimelineRequest } from '../../../../protocol/requests.generated';
 import type { TimelineOptions } from '../../../../protocol/views.generated';
-import { mountView } from '../../../../views/registry';
-import type { IView } from '../../../../views/view';
 import { timelineAnswer } from '../../client/__tests__/timeline-answer';
 import { TIMELINE, timelineOf } from '../../client/timeline-api';
 import { Overview } from '../lane-tools';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import {
+  clearPage,
+  click,
+  key,
+  plain,
+  press,
+  said,
+  settled,
+  showView,
+  tableRows,
+  text
+} from '../../../../views/__tests__/page';
 
 let asked: TimelineRequest[];
-let view: IView | undefined;
-
-afterEach(() => {
-  view?.dispose();
-  document.body.replaceChildren();
-});
 
 /** Show a timeline whose answers are made from the requests. */
 async function show(
@@ -29,28 +30,10 @@ async function show(
     asked.push(request);
     return Promise.resolve(timelineOf(timelineAnswer(answer(request))));
   });
-  const node = document.createElement('div');
-  document.body.append(node);
-  view = await mountView(node, run, { view: 'timeline', ...options }, { renderer: 'svg' });
-  await view.settled();
+  await showView(run, { view: 'timeline', ...options });
 }
 
-const plain = (text: string | null | undefined): string =>
-  (text ?? '').replace(/[\u2009\u202f]/g, ' ').replace(/\u2212/g, '-');
-const text = (selector: string): string => plain(document.querySelector(selector)?.textContent);
-const press = async (name: string): Promise<void> => {
-  [...document.querySelectorAll('button')].find(each => each.textContent === name)?.click();
-  await view?.settled();
-};
-const key = async (name: string, shiftKey = false): Promise<void> => {
-  const stage = document.querySelector('.jp-MegalensStage');
-  stage?.dispatchEvent(new KeyboardEvent('keydown', { key: name, shiftKey, bubbles: true }));
-  await view?.settled();
-};
-const rows = (): string[] =>
-  [...document.querySelectorAll('.jp-MegalensTable tbody tr')].map(row =>
-    [...row.children].map(each => plain(each.textContent)).join(' | ')
-  );
+const rows = (): string[] => tableRows().map(row => row.join(' | '));
 
 const FOUND = {
   count: 3,
@@ -62,17 +45,17 @@ it('goes through the spans that are searched for, to the next and back, by butto
   await show(() => ({ found: FOUND }), { find: 'reduce' });
   expect(asked[0]).toMatchObject({ find: 'reduce' });
   expect(text('.jp-MegalensNotes')).toContain('3 spans have “reduce” in their name.');
-  await press('Next');
+  await click('Next');
   expect(text('.jp-MegalensNotes')).toContain('1 of 3: rank 0, step 3.');
-  expect(text('[aria-live]')).toBe('1 of 3: rank 0, step 3');
-  await key('n');
-  await key('n');
-  expect(text('[aria-live]')).toBe('3 of 3: rank 0, step 12');
-  await key('n');
-  expect(text('[aria-live]')).toBe('1 of 3: rank 0, step 3');
-  await press('Previous');
+  expect(said()).toBe('1 of 3: rank 0, step 3');
+  await press('n');
+  await press('n');
+  expect(said()).toBe('3 of 3: rank 0, step 12');
+  await press('n');
+  expect(said()).toBe('1 of 3: rank 0, step 3');
+  await click('Previous');
   expect(text('.jp-MegalensNotes')).toContain('3 of 3: rank 0, step 12.');
-  await press('Clear');
+  await click('Clear');
   expect(asked.at(-1)).not.toHaveProperty('find');
 });
 
@@ -80,8 +63,7 @@ it('outlines what is found, listed or drawn', async () => {
   const outlined = (): number => document.querySelectorAll('.found_marks path, .layer_1_marks path').length;
   await show(() => ({ found: FOUND }), { find: 'nowhere' });
   const listed = outlined();
-  view?.dispose();
-  document.body.replaceChildren();
+  clearPage();
   await show(() => ({ found: FOUND }), { find: 'reduce' });
   // The three that are listed, and the one that is drawn in another place.
   expect(outlined()).toBe(listed + 1);
@@ -99,9 +81,9 @@ it('asks for later ones where the answer holds the first of many', async () => {
     }))
   });
   await show(request => ({ found: found(request) }), { find: 'a' });
-  await press('Previous');
+  await click('Previous');
   expect(asked.at(-1)).toMatchObject({ found_from: 200 });
-  expect(text('[aria-live]')).toBe('201 of 201: rank 1, step 200');
+  expect(said()).toBe('201 of 201: rank 1, step 200');
 });
 
 const SUMS = [
@@ -113,27 +95,29 @@ it('sums the spans that Shift and the arrows choose, says and copies the sums, a
   const copied: string[] = [];
   Object.assign(navigator, { clipboard: { writeText: async (words: string) => void copied.push(words) } });
   await show(({ sums }) => ({ sums: sums ? SUMS : null }));
-  await key('ArrowRight');
-  await key('ArrowDown', true);
+  await press('ArrowRight');
+  key('ArrowDown', { shiftKey: true });
+  await settled();
   expect(asked.at(-1)).toMatchObject({ sums: [0, 8], sums_ranks: '0,1' });
-  expect(text('[aria-live]')).toContain('8 ms selected on 2 ranks: 5 spans. forward 12 ms evaluation 3 ms');
+  expect(said()).toContain('8 ms selected on 2 ranks: 5 spans. forward 12 ms evaluation 3 ms');
   expect(rows()).toEqual([
     'forward | forward | 4 | 12 ms | 3 ms',
     'evaluation | your own spans | 1 | 3 ms | 3 ms'
   ]);
-  await press('Copy the sums');
+  await click('Copy the sums');
   expect(copied).toEqual([
     'name\tkind\tcount\ttotal, ms\tmean, ms\nforward\tforward\t4\t12\t3\nevaluation\tuser\t1\t3\t3'
   ]);
-  await key('Escape');
+  await press('Escape');
   expect(rows()).toEqual([]);
   expect(asked.at(-1)).not.toHaveProperty('sums');
 });
 
 it('says where nobody can sum, as in a report', async () => {
   await show(() => ({ sums: null }));
-  await key('ArrowRight');
-  await key('ArrowRight', true);
+  await press('ArrowRight');
+  key('ArrowRight', { shiftKey: true });
+  await settled();
   expect(text('.jp-MegalensNotes')).toContain('Spans are summed where the recording is; here it is not.');
 });
 
@@ -148,12 +132,12 @@ it('moves and zooms by w, a, s and d, which the minimap shows and says', async (
   await show(({ window }) => (window ? { window } : {}));
   const shown = (): string => plain(document.querySelector('[role=slider]')?.getAttribute('aria-valuetext'));
   expect(shown()).toBe('0 ms to 20 ms');
-  await key('w');
+  await press('w');
   expect(shown()).toBe('2 ms to 18 ms');
-  await key('d');
+  await press('d');
   expect(shown()).toBe('3.6 ms to 19.6 ms');
-  await key('a');
-  await key('s');
+  await press('a');
+  await press('s');
   expect(shown()).toBe('0 ms to 20 ms');
 });
 

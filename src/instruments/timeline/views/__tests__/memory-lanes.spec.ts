@@ -2,11 +2,7 @@ import { timelineAnswer } from '../../client/__tests__/timeline-answer';
 import { TIMELINE, timelineOf } from '../../client/timeline-api';
 import { MemoryRun } from '../../../../store/__tests__/memory-run';
 import type { TimelineOptions } from '../../../../protocol/views.generated';
-import { mountView } from '../../../../views/registry';
-import type { IView } from '../../../../views/view';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import { key, showView, text } from '../../../../views/__tests__/page';
 
 const MEMORY = {
   ranks: [1],
@@ -42,7 +38,6 @@ const MEMORY = {
 
 let run: MemoryRun;
 let answer: object;
-let view: IView;
 
 beforeEach(() => {
   run = new MemoryRun();
@@ -50,25 +45,8 @@ beforeEach(() => {
   run.answerTo(TIMELINE, () => Promise.resolve(timelineOf(answer)));
 });
 
-afterEach(() => {
-  view.dispose();
-  document.body.replaceChildren();
-});
-
 async function show(options: Partial<TimelineOptions> = {}): Promise<void> {
-  const node = document.createElement('div');
-  document.body.append(node);
-  view = await mountView(node, run, { view: 'timeline', ...options }, { renderer: 'svg' });
-  await view.settled();
-}
-
-const plain = (text: string): string => text.replace(/[\u2009\u202f\u00a0]/g, ' ');
-const text = (selector: string): string => plain(document.querySelector(selector)?.textContent ?? '');
-
-function press(key: string): string {
-  const plot = document.querySelector('.jp-MegalensStage');
-  plot?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
-  return text('[aria-live]');
+  await showView(run, { view: 'timeline', ...options });
 }
 
 /** Heights of the bars of a colour, as shares of the largest. */
@@ -97,13 +75,11 @@ it('says where most was allocated, of how much, and which layers keep most', asy
 
 it('goes by keys through the stretches of memory, too', async () => {
   await show();
-  press('ArrowRight');
-  press('ArrowDown');
-  expect(press('ArrowDown')).toBe('memory of rank 1, step 3, forward of layers.0: 2 GB allocated, peak 2 GB');
-  expect(press('ArrowRight')).toBe(
-    'memory of rank 1, step 3, backward of layers.3: 4 GB allocated, peak 8 GB'
-  );
-  expect(press('ArrowRight')).toBe('memory of rank 1: 1 GB allocated, peak 1 GB');
+  key('ArrowRight');
+  key('ArrowDown');
+  expect(key('ArrowDown')).toBe('memory of rank 1, step 3, forward of layers.0: 2 GB allocated, peak 2 GB');
+  expect(key('ArrowRight')).toBe('memory of rank 1, step 3, backward of layers.3: 4 GB allocated, peak 8 GB');
+  expect(key('ArrowRight')).toBe('memory of rank 1: 1 GB allocated, peak 1 GB');
 });
 
 it('hides memory by the legend, with its lanes and sentences, and leaves the rest as it is', async () => {

@@ -6,9 +6,17 @@ import type { TimelineOptions } from '../../../../protocol/views.generated';
 import { mountView } from '../../../../views/registry';
 import type { IView } from '../../../../views/view';
 import type { TimelineRequest } from '../../../../protocol/requests.generated';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import {
+  button,
+  clearPage,
+  click,
+  key,
+  plain,
+  showView,
+  text,
+  texts,
+  title
+} from '../../../../views/__tests__/page';
 
 const ANSWER = timelineAnswer();
 
@@ -27,25 +35,15 @@ beforeEach(() => {
   });
 });
 
-afterEach(() => {
-  view?.dispose();
-  document.body.replaceChildren();
-});
-
 async function show(options: Partial<TimelineOptions> = {}): Promise<void> {
-  const node = document.createElement('div');
-  document.body.append(node);
-  view = await mountView(node, run, { view: 'timeline', ...options }, { renderer: 'svg' });
-  await view.settled();
+  view = await showView(run, { view: 'timeline', ...options });
 }
 
-const plain = (text: string): string => text.replace(/[\u2009\u202f]/g, ' ').replace(/\u2212/g, '-');
-const text = (selector: string): string => plain(document.querySelector(selector)?.textContent ?? '');
 const bars = (): Element[] => [...document.querySelectorAll('.pieces_marks path, .mark-rect.role-mark path')];
 
 it('draws each stretch in the lane of its rank, says who makes the others wait, and how sure the clocks are', async () => {
   await show();
-  expect(text('.jp-MegalensView-title')).toBe('One thing costs time');
+  expect(title()).toBe('One thing costs time');
   const said = text('.jp-MegalensView');
   expect(said).toContain('rank 1 computes 50 % slower');
   expect(said).toContain('2 ranks, steps 3 to 4, 10 ms each.');
@@ -66,15 +64,11 @@ it('calls no job healthy where what would show it is not there', async () => {
   for (const lacking of [[], lacks]) {
     const verdict = { culprits: [], hidden: [], step_ns: 10e6, lacking, problems: lacking };
     run.answerTo(TIMELINE, () => Promise.resolve(timelineOf({ ...ANSWER, verdict })));
-    const node = document.createElement('div');
-    document.body.append(node);
-    view = await mountView(node, run, { view: 'timeline' }, { renderer: 'svg' });
-    await view.settled();
+    await show();
     const healthy = lacking.length === 0;
-    expect(text('.jp-MegalensView-title').startsWith('Healthy')).toBe(healthy);
-    expect(node.textContent?.includes(lacks[0] ?? '')).toBe(!healthy);
-    view.dispose();
-    node.remove();
+    expect(title().startsWith('Healthy')).toBe(healthy);
+    expect(view.node.textContent?.includes(lacks[0] ?? '')).toBe(!healthy);
+    clearPage();
   }
 });
 
@@ -82,17 +76,13 @@ it('names the collective in which a job is stuck, and judges no step where there
   for (const stuck of [[], ['Rank 2 has not called it.']]) {
     const verdict = { culprits: [], hidden: [], step_ns: null, stuck, problems: stuck };
     run.answerTo(TIMELINE, () => Promise.resolve(timelineOf({ ...ANSWER, verdict })));
-    const node = document.createElement('div');
-    document.body.append(node);
-    view = await mountView(node, run, { view: 'timeline' }, { renderer: 'svg' });
-    await view.settled();
-    expect(text('.jp-MegalensView-title')).toBe(
+    await show();
+    expect(title()).toBe(
       stuck.length > 0 ? 'The job is stuck in a collective' : 'There is no whole step to judge'
     );
-    expect(node.textContent?.includes('Rank 2 has not called it.')).toBe(stuck.length > 0);
-    expect(node.textContent).not.toContain('NaN');
-    view.dispose();
-    node.remove();
+    expect(view.node.textContent?.includes('Rank 2 has not called it.')).toBe(stuck.length > 0);
+    expect(view.node.textContent).not.toContain('NaN');
+    clearPage();
   }
 });
 
@@ -116,13 +106,14 @@ it('draws lanes before it is known who makes the others wait, and says so', asyn
   while (bars().length < 4) {
     await new Promise(done => setTimeout(done, 20));
   }
-  expect(text('.jp-MegalensView-title')).toBe('Still looking for who makes the others wait …');
+  expect(title()).toBe('Still looking for who makes the others wait …');
   judged();
   await settled;
-  expect(text('.jp-MegalensView-title')).toBe('One thing costs time');
+  expect(title()).toBe('One thing costs time');
   expect(bars().length).toBeGreaterThanOrEqual(4);
   // The draft, the verdict, and the picture with it.
   expect(drafts).toEqual([true, undefined, undefined]);
+  view.dispose();
 });
 
 it('hides kinds by the legend', async () => {
@@ -141,10 +132,7 @@ it('hides kinds by the legend', async () => {
 it('asks for the ranks and steps of its options, and shows what a sentence is about', async () => {
   await show({ ranks: '0-1', steps: [2, 9] });
   expect(asked[0]).toMatchObject({ ranks: '0-1', first: 2, last: 9 });
-  const action = [...document.querySelectorAll('button')].find(
-    each => each.textContent === 'Show these steps'
-  );
-  action?.click();
+  button('Show these steps')?.click();
   await new Promise(done => setTimeout(done, 400));
   await view.settled();
   expect(asked.at(-1)).toMatchObject({ first: 3, last: 7 });
@@ -164,13 +152,8 @@ it('draws by how much each rank computes longer than its stage, and the steps of
   await show({ kind: 'map' });
   expect(text('.jp-MegalensView')).toContain('% longer than its stage');
   expect(document.querySelectorAll('.jp-MegalensView image')).not.toHaveLength(0);
-  const plot = document.querySelector('.jp-MegalensStage');
-  const said: string[] = [];
-  for (const key of ['ArrowRight', 'ArrowDown', 'ArrowRight', 'ArrowRight', 'ArrowRight']) {
-    plot?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
-    said.push(text('[aria-live]'));
-  }
-  expect(said).toEqual([
+  const told = ['ArrowRight', 'ArrowDown', 'ArrowRight', 'ArrowRight', 'ArrowRight'].map(name => key(name));
+  expect(told).toEqual([
     'rank 0, step 3, 0 % longer',
     'rank 1, step 3, 50 % longer',
     'rank 1, step 4, no data',
@@ -184,8 +167,7 @@ it('draws the critical path where it is asked for', async () => {
   expect(asked[0]).not.toHaveProperty('path');
   const rules = (): number => document.querySelectorAll('.jp-MegalensPlot .mark-rule line').length;
   const before = rules();
-  view.dispose();
-  document.body.replaceChildren();
+  clearPage();
   answer = timelineAnswer({
     path: [
       { rank: 1, begin: 5, end: 10 },
@@ -232,13 +214,9 @@ it('writes on a lane what a long span is, and where nothing was recorded', async
     )
   });
   await show();
-  const written = (): string[] =>
-    [...document.querySelectorAll('.jp-MegalensPlot .mark-text text')].map(each =>
-      plain(each.textContent ?? '')
-    );
+  const written = (): string[] => texts('.jp-MegalensPlot .mark-text text');
   expect(written()).toEqual(expect.arrayContaining(['evaluation 6 ms', 'nothing recorded 6 ms']));
-  view.dispose();
-  document.body.replaceChildren();
+  clearPage();
   await show({ hidden: ['user', 'forward'] });
   expect(written().filter(each => each.startsWith('evaluation'))).toEqual([]);
   expect(written().filter(each => each.startsWith('nothing'))).toEqual(['nothing recorded 6 ms']);
@@ -256,17 +234,13 @@ it('says what is missing: spans, or a recording', async () => {
   answer = { steps_there: null };
   await show();
   expect(text('.jp-MegalensView')).toContain('This run has no recorded spans yet.');
-  const record = [...document.querySelectorAll('button')].find(each => each.textContent === 'Record phases');
-  record?.click();
-  await view.settled();
+  await click('Record phases');
   expect(run.patches).toEqual([{ flags: {}, instruments: { timeline: { granularity: 'phases' } } }]);
-  view.dispose();
-  document.body.replaceChildren();
+  clearPage();
   run.connection = { kind: 'recorded' };
   await show();
   expect(text('.jp-MegalensView')).toContain("megalens.trace(model, timeline='phases')");
-  view.dispose();
-  document.body.replaceChildren();
+  clearPage();
   run.answerTo(TIMELINE, undefined);
   await show();
   expect(text('.jp-MegalensView')).toContain('The timeline is read from a recording, and here is none.');

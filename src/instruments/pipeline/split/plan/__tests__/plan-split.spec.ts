@@ -1,10 +1,10 @@
 /** @jest-environment ./jest.environment.node.js */
-import { readFileSync, writeFileSync } from 'fs';
 import type { SplitRequest } from '../../protocol/split.generated';
 import { PlanError } from '../../../plan/plan-shape';
 import { SPLIT_FAMILIES, fullSplitRequest } from '../split-request';
 import { planSplit } from '../plan-split';
-import { splitAnswer, type SplitAnswer } from '../../../engine/pipeline-job';
+import { splitAnswer } from '../../../engine/pipeline-job';
+import { expectGolden } from '../../../plan/__tests__/golden-answers';
 
 const GOLDEN = 'protocol/fixtures/split-planned.json';
 
@@ -43,20 +43,8 @@ const REQUESTS: Record<string, SplitRequest> = {
 };
 
 describe('what the engine answers', () => {
-  it('is what the golden answers say, to the last digit', async () => {
-    const answers: Record<string, { request: SplitRequest; answer: SplitAnswer }> = {};
-    for (const [name, request] of Object.entries(REQUESTS)) {
-      answers[name] = { request, answer: splitAnswer(await planSplit(request)) };
-    }
-    // Set after a change of what is planned; the difference is to be read before it is committed.
-    if (process.env.MEGALENS_WRITE_GOLDEN !== undefined) {
-      const cases = Object.entries(answers).map(
-        ([name, each]) => `${JSON.stringify(name)}: ${JSON.stringify(each)}`
-      );
-      writeFileSync(GOLDEN, `{\n${cases.join(',\n')}\n}\n`);
-    }
-    expect(JSON.parse(JSON.stringify(answers))).toEqual(JSON.parse(readFileSync(GOLDEN, 'utf-8')));
-  });
+  it('is what the golden answers say, to the last digit', () =>
+    expectGolden(GOLDEN, REQUESTS, async request => splitAnswer(await planSplit(request))));
 });
 
 describe('a plan', () => {

@@ -2,18 +2,13 @@ import { readFileSync } from 'fs';
 import { PIPELINE, type IPipelineSteps } from '../../../client/pipeline-api';
 import type { SplitOptions } from '../../../../../protocol/views.generated';
 import { MemoryRun } from '../../../../../store/__tests__/memory-run';
-import { mountView } from '../../../../../views/registry';
 import { readView } from '../../../../../views/still';
-import type { IView } from '../../../../../views/view';
 import type { MeasuredRow } from '../../../views/__tests__/measured-pipeline';
 import { measuredPipeline, measuredWhole } from '../../../views/__tests__/measured-pipeline';
-
-// The first test also loads and transforms Vega.
-jest.setTimeout(30_000);
+import { click, plain, showView, texts, update } from '../../../../../views/__tests__/page';
 
 let run: MemoryRun;
 let steps: IPipelineSteps | null;
-let view: IView;
 
 beforeEach(() => {
   run = new MemoryRun();
@@ -21,31 +16,17 @@ beforeEach(() => {
   run.answerTo(PIPELINE, () => Promise.resolve(steps));
 });
 
-afterEach(() => {
-  view?.dispose();
-  document.body.replaceChildren();
-});
-
 async function show(options: Partial<SplitOptions> = {}): Promise<void> {
-  const node = document.createElement('div');
-  document.body.append(node);
-  view = await mountView(node, run, { view: 'split', ...options }, { renderer: 'svg' });
-  await view.settled();
+  await showView(run, { view: 'split', ...options });
 }
 
-const plain = (text: string): string => text.replace(/[\u2009\u202f]/g, ' ').replace(/\u2212/g, '-');
 const said = (): string => plain(document.body.textContent ?? '');
-
-const titles = (): string[] =>
-  [...document.querySelectorAll('.jp-MegalensView-title')].map(each => plain(each.textContent ?? ''));
+const titles = (): string[] => texts('.jp-MegalensView-title');
 const bars = (): string[] =>
   [...document.querySelectorAll('.pieces_marks path, .pieces_marks rect')].map(
     each => each.getAttribute('fill') ?? ''
   );
-const texts = (kind: string): string[] =>
-  [...document.querySelectorAll(`.${kind}_marks text`)].map(each => plain(each.textContent ?? ''));
-const press = (text: string): void =>
-  [...document.querySelectorAll('button')].find(each => each.textContent === text)?.click();
+const marks = (kind: string): string[] => texts(`.${kind}_marks text`);
 
 /** Two devices that hold half of a training and one micro-batch, two that hold weights alone and take three times as long; seven micro-batches, so that there is one replica. */
 const TIGHT: Partial<SplitOptions> = {
@@ -70,28 +51,24 @@ it('says when a split is worth it, by how much against what, and shows either', 
   // 12 + 7 × 36 + 24 ms against what two or three devices do otherwise.
   expect(titles()).toEqual(['Split, 2 stages: 288 ms a step']);
   expect(said()).toMatch(/Split: -\d+(\.\d+)? % a step \(95 %: -\d+(\.\d+)? to -\d+(\.\d+)?\) against /);
-  await view.update({ memory_gb: null } as Partial<SplitOptions>);
-  await view.settled();
+  await update({ memory_gb: null });
   expect(said()).toMatch(
     /Do not split: the best split takes \+\d+(\.\d+)? % a step \(95 %: .*\) against Pipeline, 3 stages/
   );
-  press('Show Pipeline');
-  await view.settled();
+  await click('Show Pipeline');
   // The third device holds one layer of 12 ms a pass there and back, the two others 3 and 2: 7 × 36 + 12 ms.
   expect(titles()).toEqual(['Pipeline, 3 stages: 264 ms a step']);
 });
 
 it('lays layouts side by side, the fastest first, with devices and memory, and names those that do not fit', async () => {
   await show({ ...TIGHT, kind: 'layouts' });
-  expect(texts('headings')).toContain('Split, 2 stages · 312 ms a step · 2 fast, 1 slow · 12 GB');
+  expect(marks('headings')).toContain('Split, 2 stages · 312 ms a step · 2 fast, 1 slow · 12 GB');
   expect(said()).toMatch(
     /Ordinary: no layout of \d+ fits in memory; the best of them needs 11 GB more on a device/
   );
-  await view.update({ memory_gb: 1, others_memory_gb: 1 } as Partial<SplitOptions>);
-  await view.settled();
+  await update({ memory_gb: 1, others_memory_gb: 1 });
   expect(said()).toContain('fits in memory');
-  press('Take the limits of memory away');
-  await view.settled();
+  await click('Take the limits of memory away');
   expect(bars().length).toBeGreaterThan(0);
 });
 
@@ -122,7 +99,7 @@ it.each(['megafbd', 'one_flag', 'megalens'] as const)(
       const range = all.length > 1 ? `v${all[0]}\u2013${all.at(-1)}` : `v${virtual}`;
       return virtual === '-' ? `${real}` : `${real} (${range})`;
     });
-    expect(texts('numbers')).toEqual(expected);
+    expect(marks('numbers')).toEqual(expected);
     expect(said().includes('Rank 0 coordinates the others')).toBe(name === 'megafbd');
   }
 );
@@ -130,8 +107,7 @@ it.each(['megafbd', 'one_flag', 'megalens'] as const)(
 it('says why a map is none, and goes back', async () => {
   await show({ kind: 'map', tensor: 6, forward_tensor: 4 });
   expect(said()).toContain('forward_tensor must divide tensor, 6, got 4. Try 1, 2, 3, 6.');
-  press('Go back to the usual');
-  await view.settled();
+  await click('Go back to the usual');
   expect(titles()[0]).toContain('Roles of');
 });
 
@@ -148,8 +124,7 @@ it('lays the measured step of a split under each process, with what was planned'
   expect(said()).toContain(rows.join(''));
   // 2 F, 4 R and 4 B, planned and measured.
   expect(bars()).toHaveLength(20);
-  await view.update({ measured: false } as Partial<SplitOptions>);
-  await view.settled();
+  await update({ measured: false });
   expect(bars()).toHaveLength(10);
 });
 
@@ -189,10 +164,8 @@ it('opens with an example for a run of one device, and says once that a split ne
   );
   expect(said()).toContain('on 2 devices');
   expect(bars().length).toBeGreaterThan(0);
-  await view.update({ devices: 1, others: 0 } as Partial<SplitOptions>);
-  await view.settled();
+  await update({ devices: 1, others: 0 });
   expect(states()).toEqual(['A split needs two devices, and one is set.']);
-  press('Show an example with two');
-  await view.settled();
+  await click('Show an example with two');
   expect(bars().length).toBeGreaterThan(0);
 });
