@@ -133,3 +133,17 @@ def ask(jp_fetch):
         )
 
     return fetch
+
+
+@pytest.fixture
+def moments(ask):
+    """Ask an endpoint of statistics; wait while the server still reads."""
+
+    async def fetch(run, *path, **options):
+        while True:
+            status, body, headers = await ask("runs", run, "moments", *path, **options)
+            if status != 202:
+                return status, body, headers
+            assert body["progress"]["done"] <= body["progress"]["total"]
+
+    return fetch

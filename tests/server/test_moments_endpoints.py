@@ -24,19 +24,6 @@ def folder(jp_root_dir):
     return write_moments(jp_root_dir / "megalens-runs" / RUN)
 
 
-@pytest.fixture
-def moments(ask):
-    """Ask an endpoint of statistics; wait while the server still reads."""
-
-    async def fetch(run, *path, **options):
-        while True:
-            status, body, headers = await ask("runs", run, "moments", *path, **options)
-            if status != 202:
-                return status, body, headers
-
-    return fetch
-
-
 def table_of(body):
     return pa.ipc.open_stream(body).read_all()
 
