@@ -7,19 +7,21 @@ import importlib.util
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import orjson
 from platformdirs import user_cache_path
 
-from ..protocol import is_stream_file, shown_text
+from ..protocol import is_stream_file, make_run_folder, parse_json, replace_file, shown_text
 from .errors import ClientError
 
 HEADER = "run.json"
+Known = TypeVar("Known")
 Progress = Callable[[int, int, str], object]
 """Called with (bytes done, bytes in all, what is being done); raise from it to cancel."""
 _FOLDER = "MEGALENS_CACHE_DIR"
@@ -47,6 +49,29 @@ def cache_file(kind: str, home: Path) -> Path:
     """Return the file of a cache of that kind about a folder, whose path tells it from others."""
     key = hashlib.sha256(os.fsencode(home.absolute())).hexdigest()[:24]
     return cache_home() / kind / f"{key}.json"
+
+
+class KeptRuns:
+    """What a file of a cache says of run folders, as JSON. Lost or damaged it says nothing."""
+
+    _FORMAT = 1
+
+    def __init__(self, kind: str, home: Path) -> None:
+        self._file = cache_file(kind, home)
+
+    def read(self, of: Callable[[str, Any], Known]) -> dict[str, Known]:
+        """Return what it says by path, as ``of`` makes it of path and JSON."""
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+            told = parse_json(self._file.read_bytes())
+            if told["format"] == self._FORMAT:
+                return {path: of(path, each) for path, each in told["runs"].items()}
+        return {}
+
+    def write(self, told: Mapping[str, Any]) -> None:
+        # All is as good without it: a full or foreign disk is no error.
+        with suppress(OSError):
+            make_run_folder(self._file.parent, exist_ok=True)
+            replace_file(self._file, orjson.dumps({"format": self._FORMAT, "runs": dict(told)}), mode=0o600)
 
 
 def is_address(path: str | os.PathLike[str]) -> bool:

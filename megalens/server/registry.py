@@ -127,15 +127,15 @@ class RunRegistry:
         with self._lock:
             target = self._live().get(run_id)
             folder = self._recorded().get(run_id)
-        tree = self.statistics.get(run_id)
+        statistics = self.statistics.get(run_id)
         place: RunPlace = {}
         if folder is not None:
             place["folder"] = str(folder.path)
             place["name"] = self._names.get(run_id) or folder.name
         if target is not None:
             place["hub"] = (target.address, target.token)
-        if tree is not None:
-            place["tree"] = tree.place()
+        if statistics is not None:
+            place["tree"] = statistics.tree.told()
         if not place:
             raise no_run(run_id)
         return place

@@ -15,7 +15,6 @@ from ..runs import ClientError
 from ..runs.moments import StatisticsTree, find_trees
 from ..runs.status import bare_hello
 from .errors import ServerError, closed_words, some_of
-from .reader.between import TreePlace
 
 _MOST_RUNS = 1000
 _KNOWN_SECONDS = 5.0
@@ -45,16 +44,6 @@ class ServedStatistics:
     def hello(self, name: str) -> Hello:
         """Return a minimal ``hello``: no model, no flags."""
         return bare_hello({"id": self.id, "name": name, "started": self.times()[0]})
-
-    def place(self) -> TreePlace:
-        """Return what the reading process needs to know of it."""
-        within = self.tree.within
-        return {
-            "label": self.tree.label,
-            "root": str(self.tree.root),
-            "layout": self.tree.layout,
-            "within": None if within is None else str(within),
-        }
 
     def status(self, step: int) -> Status:
         return {"type": "status", "state": "finished", "step": max(step, 0), "producers": [], "viewers": 0}

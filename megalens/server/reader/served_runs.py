@@ -57,12 +57,7 @@ class ServedRuns:
     def tree(self, run_id: str) -> StatisticsTree | None:
         """Return a run that is a tree of statistics."""
         tree = self._place(run_id).get("tree")
-        if tree is None:
-            return None
-        within = tree["within"]
-        return StatisticsTree(
-            tree["label"], Path(tree["root"]), tree["layout"], None if within is None else Path(within)
-        )
+        return None if tree is None else StatisticsTree.of(**tree)
 
     def folder(self, run_id: str) -> RunFolder:
         """Return a recorded run; raises ``ServerError`` 404, or 409 for one that cannot be read."""
