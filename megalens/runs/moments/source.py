@@ -26,7 +26,7 @@ from .grouping.cells import CellKeys
 from .grouping.name_filter import NameFilter, NameTable, Where
 from .grouping.query import MomentQuery, check_stat
 from .grouping.series import MERGED
-from .rows.pieces import STAGE, STAGES, Chunk, Piece, Progress, StatIndex, Wanted, complete_steps, different
+from .rows.pieces import STAGE, STAGES, Chunk, Listed, Piece, Progress, Wanted, complete_steps, different
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -58,7 +58,7 @@ class MomentRows:
         self.warnings: list[str] = []
         """Sentences about what is superseded, left out or unreadable."""
         self._changes = 0
-        self._stats: list[StatIndex] | None = []
+        self._stats: dict[str, Listed] | None = {}
 
     def refresh(self, progress: Progress | None = None) -> bool:
         """Look for new rows, and return whether there were any."""
@@ -82,8 +82,8 @@ class MomentRows:
         """Whether a number of samples is known with each step."""
         return any(piece.samples for piece in self.pieces())
 
-    def stats(self) -> list[StatIndex]:
-        """Return what there is; computed once for each version."""
+    def stats(self) -> dict[str, Listed]:
+        """Return what there is by stat, names sorted; computed once for each version."""
         if self._stats is None:
             self._stats = _found_stats(self.pieces())
         return self._stats
@@ -97,17 +97,16 @@ class MomentRows:
         self._stats = None
 
 
-def _found_stats(pieces: Sequence[Piece]) -> list[StatIndex]:
-    """Return what there is in all pieces, in the order of :data:`MOMENT_STATS`, names sorted."""
-    found: list[StatIndex] = []
+def _found_stats(pieces: Sequence[Piece]) -> dict[str, Listed]:
+    """Return what there is in all pieces, in the order of :data:`MOMENT_STATS`."""
+    found: dict[str, Listed] = {}
     for stat in MOMENT_STATS:
         here = [piece.listed[stat] for piece in pieces if stat in piece.listed]
         if here:
             steps = different(np.concatenate([one.steps for one in here]))
             # Pieces that have the same names have one tuple of them.
             names = {name for one in {id(one.names): one.names for one in here}.values() for name in one}
-            rows = sum(one.rows for one in here)
-            found.append(StatIndex(stat, rows, steps, sorted(names)))
+            found[stat] = Listed(sum(one.rows for one in here), steps, tuple(sorted(names)))
     return found
 
 
@@ -172,13 +171,13 @@ class MomentSource:
                 "version": self.version,
                 "stats": [
                     {
-                        "stat": one.stat,
+                        "stat": stat,
                         "rows": one.rows,
                         "first": int(one.steps[0]),
                         "last": int(one.steps[-1]),
                         "steps": len(one.steps),
                     }
-                    for one in stats.values()
+                    for stat, one in stats.items()
                 ],
                 "names": list(self._names.names),
                 "samples": self._rows.samples,
@@ -274,12 +273,11 @@ class MomentSource:
             self._closed = True
             self._rows.close()
 
-    def _stats(self) -> dict[str, StatIndex]:
-        found = {one.stat: one for one in self._rows.stats()}
-        ordered = {stat: found[stat] for stat in MOMENT_STATS if stat in found}
-        for one in ordered.values():
+    def _stats(self) -> dict[str, Listed]:
+        found = self._rows.stats()
+        for one in found.values():
             self._names.add(one.names)
-        return ordered
+        return found
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
