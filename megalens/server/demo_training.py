@@ -13,7 +13,7 @@ from tornado.web import authenticated
 from ..hub.discovery import live_hubs
 from .base_handler import MegalensHandler
 from .child_process import RunProcess, end_process
-from .errors import ServerError
+from .errors import ServerError, require
 
 _END_SECONDS = 10
 
@@ -34,8 +34,7 @@ class DemoHandler(MegalensHandler):
     @authenticated
     @authorized
     async def post(self) -> None:
-        if self.json_body():
-            raise ServerError(400, "bad-parameter", "The body must be {}: the demo takes no settings.")
+        require(not self.json_body(), "The body must be {}: the demo takes no settings.")
         self.answer(await self.in_thread(self.demo.start))
 
     @authenticated

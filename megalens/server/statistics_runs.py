@@ -14,7 +14,7 @@ from ..protocol.messages_generated import Hello, Status
 from ..runs import ClientError
 from ..runs.moments import StatisticsTree, find_trees
 from ..runs.status import bare_hello
-from .errors import ServerError, closed_words, some_of
+from .errors import ServerError, closed_words, require, some_of
 
 _MOST_RUNS = 1000
 _KNOWN_SECONDS = 5.0
@@ -131,10 +131,7 @@ class StatisticsRuns:
 
     def resolve(self, path: str) -> tuple[Path, str]:
         """Return a user's path, and its name for sentences; raises as :meth:`open`."""
-        if "\0" in path:
-            raise ServerError(
-                400, "bad-parameter", "path must be the text of a path below the server's root.", "path"
-            )
+        require("\0" not in path, "path must be the text of a path below the server's root.", "path")
         root = self._root.as_posix()
         text = path.strip()
         # Somebody may paste what a terminal shows.
