@@ -35,9 +35,12 @@ def as_int(value: Any, argument: str, least: int = 0, more: str = "") -> int:
 
 def bad_argument(argument: str, expected: str, got: object) -> ClientError:
     """Return the error that says what an argument must be, in the words of the call."""
-    return ClientError(
-        f"{argument}=… must be {expected}, got {got!r:.100}.", code="bad-parameter", field=argument
-    )
+    return bad_parameter(f"{argument}=… must be {expected}, got {got!r:.100}.", argument)
+
+
+def bad_parameter(message: str, field: str | None = None) -> ClientError:
+    """Return the error of an argument that cannot be used, in the words given."""
+    return ClientError(message, code="bad-parameter", field=field)
 
 
 def no_memory(what: str) -> ClientError:

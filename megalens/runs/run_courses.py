@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..protocol import make_run_folder, stream_segments
-from .errors import ClientError
+from .errors import ClientError, bad_parameter
 from .query import Query
 from .run_folder import RunFolder
 from .storage import HEADER, cache_file
@@ -120,10 +120,7 @@ class RunCourses:
         Raises ``ClientError`` for more than 5,000.
         """
         if len(folders) > MOST_RUNS:
-            raise ClientError(
-                f"At most {MOST_RUNS:,} runs are compared, got {len(folders):,}. Give fewer.",
-                code="bad-parameter",
-            )
+            raise bad_parameter(f"At most {MOST_RUNS:,} runs are compared, got {len(folders):,}. Give fewer.")
         if self._known is None:
             self._known = self._kept()
         known = self._known

@@ -18,7 +18,7 @@ import orjson
 from platformdirs import user_cache_path
 
 from ..protocol import is_stream_file, make_run_folder, parse_json, replace_file, shown_text
-from .errors import ClientError
+from .errors import ClientError, bad_parameter
 
 HEADER = "run.json"
 Known = TypeVar("Known")
@@ -90,13 +90,12 @@ def check_address(address: str) -> str:
     """
     parts = urlsplit(address)
     if "::" in address:
-        raise ClientError(f"{address!r:.200} chains addresses, which is not supported.", code="bad-parameter")
+        raise bad_parameter(f"{address!r:.200} chains addresses, which is not supported.")
     if parts.password is not None or parts.query:
-        raise ClientError(
+        raise bad_parameter(
             "An address must hold no password and no query: credentials come from the environment or the "
             "storage's own configuration.",
-            code="bad-parameter",
-            field="path",
+            "path",
         )
     for package in ("fsspec", _KINDS.get(parts.scheme, "fsspec")):
         if importlib.util.find_spec(package) is None:
@@ -106,7 +105,7 @@ def check_address(address: str) -> str:
 
 def _lacks(scheme: str, package: str) -> ClientError:
     words = f"{scheme}:// needs {package}. Install it beside megalens[remote]."
-    return ClientError(words, code="bad-parameter", field="path")
+    return bad_parameter(words, "path")
 
 
 def open_storage(address: str) -> tuple[Any, str]:
@@ -119,9 +118,7 @@ def open_storage(address: str) -> tuple[Any, str]:
     except ImportError as error:
         raise _lacks(scheme, "the package that fsspec names for it") from error
     except Exception as error:
-        raise ClientError(
-            f"{address!r:.200} cannot be used: {_words(error)}", code="bad-parameter"
-        ) from error
+        raise bad_parameter(f"{address!r:.200} cannot be used: {_words(error)}") from error
     return storage, str(root).rstrip("/")
 
 

@@ -17,7 +17,7 @@ from ...protocol import (
     check_request,
 )
 from ...slices import load, named
-from ..errors import ClientError
+from ..errors import bad_parameter
 from ..query import Query
 from ..run import Run
 from ..run_folder import RunFolder
@@ -114,7 +114,7 @@ class RunAnswers:
         if method in (others := named("answers")):
             found = load(others[method])(self._rows, request, self._run.id, self._cancelled)
             return found, b""
-        raise ClientError(f"A run cannot be asked {method!r:.60}.", code="bad-parameter", field="method")
+        raise bad_parameter(f"A run cannot be asked {method!r:.60}.", "method")
 
 
 def answers_of(given: Any, error: Callable[[str], Exception], otherwise: str) -> dict[str, RunAnswers]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....protocol import Ranges, TensorName, in_ranges, parse_name
-from ...errors import ClientError, chosen_ranges
+from ...errors import ClientError, bad_parameter, chosen_ranges
 
 Where = Mapping[str, Any] | Callable[[str], bool] | None
 
@@ -119,12 +119,11 @@ class Pattern:
         return written, names
 
     def _bad(self, why: str) -> ClientError:
-        return ClientError(
+        return bad_parameter(
             f"The {self._field} is no regular expression that can be used here: {why}. Names are searched "
             "in linear time, so it can neither look ahead or behind nor refer back to what a group found; "
             "give re.compile(…) for what only Python's expressions can say.",
-            code="bad-parameter",
-            field=self._field,
+            self._field,
         )
 
 
@@ -182,11 +181,10 @@ class NameFilter:
         where = dict(where or {})
         unknown = [str(key) for key in where if key not in (*_NUMBERS, *_ROW_NUMBERS, *_WORDS, "name")]
         if unknown:
-            raise ClientError(
+            raise bad_parameter(
                 f"where knows no column {unknown[0]!r:.100}. It has name, "
                 f"{', '.join((*_NUMBERS, *_ROW_NUMBERS, *_WORDS))}.",
-                code="bad-parameter",
-                field=f"where.{unknown[0]:.50}",
+                f"where.{unknown[0]:.50}",
             )
         self._ranges = {
             key: found for key in _NUMBERS if (found := chosen_ranges(where.get(key), key)) is not None
@@ -234,9 +232,5 @@ def _words(value: Any, key: str) -> frozenset[str | None]:
     if not isinstance(words, Sequence | set | frozenset) or not all(
         word is None or isinstance(word, str) for word in words
     ):
-        raise ClientError(
-            f"where: {key} must be a word or several, got {value!r:.100}.",
-            code="bad-parameter",
-            field=f"where.{key}",
-        )
+        raise bad_parameter(f"where: {key} must be a word or several, got {value!r:.100}.", f"where.{key}")
     return frozenset(words)
