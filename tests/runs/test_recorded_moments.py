@@ -12,6 +12,7 @@ import pytest
 from held_rows import HeldRows
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded_moments import row_of
 
 from megalens.protocol import LAST_STEP, STREAMS, segment_name, stream_schema
 from megalens.runs import ClientError
@@ -48,27 +49,22 @@ def rows_of_a_run(steps=40):
                 for end in ends:
                     count = float(rng.integers(0, 5))
                     rows.append(
-                        {
-                            "step": step,
-                            "samples": 8 * step,
-                            "stat": stat,
-                            "name": f"decoder.layers.{layer}.mlp.linear_fc{1 + layer % 2}{end or '.weight'}",
-                            "rank": layer % 3 - 1,
-                            "stage": layer // 2,
-                            "count": count,
-                            "mean": rng.normal(),
-                            "m2": count * rng.uniform(),
-                            "m3": rng.normal(),
-                            "m4": count * rng.uniform(1, 2),
-                            "min": -3.0,
-                            "max": 3.0,
-                            "nan_count": float(rng.random() < 0.05),
-                            "inf_count": 0.0,
+                        row_of(
+                            stat,
+                            f"decoder.layers.{layer}.mlp.linear_fc{1 + layer % 2}{end or '.weight'}",
+                            step,
+                            rank=layer % 3 - 1,
+                            stage=layer // 2,
+                            count=count,
+                            mean=rng.normal(),
+                            m2=count * rng.uniform(),
+                            m3=rng.normal(),
+                            m4=count * rng.uniform(1, 2),
+                            min=-3.0,
+                            max=3.0,
+                            nan_count=float(rng.random() < 0.05),
                             **STREAMS["moments"].absent,
-                            "rounding": 0.0,
-                            "gradient_stage": "pre_clip" if stat == "grad" else "",
-                            "loss_scale": 1.0,
-                        }
+                        )
                     )
     return pa.Table.from_pylist(rows, schema=stream_schema("moments"))
 
