@@ -2,8 +2,6 @@
 
 import itertools
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -69,14 +67,10 @@ def rows_of_a_run(steps=40):
     return pa.Table.from_pylist(rows, schema=stream_schema("moments"))
 
 
-def in_memory_rows(table):
+def in_memory(table):
     held = HeldRows()
     held.append(table)
-    return held
-
-
-def in_memory(table):
-    return MomentSource(in_memory_rows(table))
+    return MomentSource(held)
 
 
 SCHEMA = stream_schema("moments")
@@ -330,27 +324,3 @@ def test_what_there_is_is_what_the_rows_say(small_groups):
             ("grad", 160, 5000, 40),
             ("activation", 104, 39, 13),
         ]
-
-
-@pytest.mark.slow
-def test_questions_need_no_duckdb(small_groups):
-    program = """
-import sys
-from pathlib import Path
-from megalens.runs.moments import MomentQuery, MomentSource, RecordedRows, load_libraries
-load_libraries()
-source = MomentSource(RecordedRows(Path(sys.argv[1])))
-source.refresh()
-source.index()
-source.groups(MomentQuery.of_request(**{"stat": "grad", "by": ["layer"], "points": 5}, lean=True))
-source.rows(["grad"])
-print("duckdb" in sys.modules)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(small_groups[1][1])],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=True,
-    )
-    assert done.stdout.split() == ["False"]
