@@ -26,11 +26,11 @@ def as_arguments() -> Iterator[None]:
         raise ClientError(error.message, code=error.code, field=error.field) from error
 
 
-def as_int(value: Any, argument: str, least: int = 0, more: str = "") -> int:
+def as_int(value: Any, argument: str, least: int = 0) -> int:
     """Return any whole number, numpy's too, as an int; raises ``ClientError`` naming the argument."""
     if is_whole(value, least):
         return int(value)
-    raise bad_argument(argument, f"a whole number from {least}{more}", value)
+    raise bad_argument(argument, f"a whole number from {least}", value)
 
 
 def bad_argument(argument: str, expected: str, got: object) -> ClientError:
