@@ -72,7 +72,7 @@ class StatisticsRuns:
         try:
             trees = self._confined(find_trees(folder, closed), self._root)
         except ClientError as error:
-            raise _in_words(error, shown) from error
+            raise _in_words(error) from error
         except OSError as error:
             raise ServerError(
                 409, "unreadable", f"Could not look into {shown}: {error.strerror}.", "path"
@@ -173,6 +173,6 @@ def _outside() -> ServerError:
     )
 
 
-def _in_words(error: ClientError, shown: str) -> ServerError:
+def _in_words(error: ClientError) -> ServerError:
     status = {"not-found": 404, "bad-parameter": 400}.get(error.code, 409)
     return ServerError(status, error.code, error.message, "path")
