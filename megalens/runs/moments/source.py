@@ -23,7 +23,7 @@ from ..errors import ClientError, chosen_ranges, no_memory
 from ..recorded_arrow import DAMAGE
 from .grouping.answer import MomentGroups, answer_groups, until_stopped
 from .grouping.cells import CellKeys
-from .grouping.name_filter import NameFilter, NameTable, Where
+from .grouping.name_filter import NameFilter, Where
 from .grouping.query import MomentQuery, check_stat
 from .grouping.series import MERGED
 from .rows.pieces import STAGE, STAGES, Chunk, Listed, Piece, Progress, Wanted, complete_steps, different
@@ -139,7 +139,8 @@ class MomentSource:
         self._rows, self._engine = rows, engine
         self.tasks = (0, 0)
         """How many tasks of how many the engine has done of the question that is being answered."""
-        self._names = NameTable()
+        # Each name's number: none is ever removed, so that they stay valid.
+        self._names: dict[str, int] = {}
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._closed = False
@@ -179,7 +180,7 @@ class MomentSource:
                     }
                     for stat, one in stats.items()
                 ],
-                "names": list(self._names.names),
+                "names": list(self._names),
                 "samples": self._rows.samples,
                 "warnings": list(self._rows.warnings),
             }
@@ -225,7 +226,7 @@ class MomentSource:
             return self._table(chunks, names)
 
     def _table(self, chunks: Sequence[Chunk], names: Mapping[str, Sequence[str]]) -> pa.Table:
-        ids = np.array([self._names.id(name) for of in names.values() for name in of], np.int32)
+        ids = np.array([self._names[name] for of in names.values() for name in of], np.int32)
         stat = np.repeat(np.arange(len(names), dtype=np.int32), [len(of) for of in names.values()])
         texts = {"stat": list(names), STAGE: list(STAGES)}
         columns = []
@@ -276,7 +277,8 @@ class MomentSource:
     def _stats(self) -> dict[str, Listed]:
         found = self._rows.stats()
         for one in found.values():
-            self._names.add(one.names)
+            for name in one.names:
+                self._names.setdefault(name, len(self._names))
         return found
 
     @contextmanager

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....protocol import Ranges, TensorName, in_ranges, parse_name
+from ....protocol import Ranges, in_ranges, parse_name
 from ...errors import ClientError, bad_parameter, chosen_ranges
 
 Where = Mapping[str, Any] | Callable[[str], bool] | None
@@ -125,33 +125,6 @@ class Pattern:
             "give re.compile(…) for what only Python's expressions can say.",
             self._field,
         )
-
-
-# The distinct names of a run's tensors, each parsed once.
-class NameTable:
-    """Names in the order in which they were first seen; only appended, so that an index stays valid."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._ids: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def add(self, names: Iterable[str]) -> bool:
-        """Add the names that are new, and return whether there were any."""
-        before = len(self.names)
-        for name in names:
-            if name not in self._ids:
-                self._ids[name] = len(self.names)
-                self.names.append(name)
-        return len(self.names) > before
-
-    def id(self, name: str) -> int:
-        return self._ids[name]
-
-    def parsed(self, name: str) -> TensorName:
-        return parse_name(name)
 
 
 def module_of(name: str) -> str:
