@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -19,9 +18,9 @@ from websockets.exceptions import (
 )
 from websockets.protocol import State
 from websockets.sync.client import ClientConnection, connect
-from websockets.typing import Subprotocol
 
 from ..protocol import MAX_HUB_BYTES, SUBPROTOCOL, ProtocolError, encode_message
+from ..protocol.connection import hub_options
 from ..protocol.messages_generated import Join, Message
 from .errors import ClientError
 
@@ -30,11 +29,6 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
 # What the library closes with where the other side sent what is no WebSocket, no UTF-8 or too large.
 _BROKEN = (1002, 1007, 1009)
 _FINAL_CODES = {1000: "ended", 4403: "refused", 4406: "version", 1009: "refused", 4400: "refused"}
-
-# The library's own log names the peer and dumps headers at debug level; a token must not get there.
-_QUIET = logging.getLogger("megalens.runs.websockets")
-_QUIET.setLevel(logging.CRITICAL)
-_QUIET.propagate = False
 
 LinkTarget = Callable[[], "tuple[str, str, str | None] | None"]
 """Returns (address, token, run) of the current hub, or ``None`` when it is gone for good. The run is the
@@ -58,15 +52,10 @@ class Listener(Protocol):
 def _open(address: str, token: str) -> ClientConnection:
     return connect(
         address,
-        subprotocols=[Subprotocol(SUBPROTOCOL)],
-        additional_headers={"Authorization": f"Bearer {token}"},
-        compression=None,
-        # A proxy of the environment must see neither the rows nor the token.
-        proxy=None,
         max_size=MAX_HUB_BYTES,
         open_timeout=10,
         close_timeout=2,
-        logger=_QUIET,
+        **hub_options(token, SUBPROTOCOL),
     )
 
 
