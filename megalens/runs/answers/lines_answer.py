@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple, cast
 
@@ -151,8 +151,10 @@ def read_trend(
     moments = moment_columns(statistic)
 
     def read(selection: Selection | None) -> _LayerRows | None:
-        if engine is not None and isinstance(rows, RunFolder):
-            return _LayerRows.planned(engine, rows, query, moments, selection, cancelled)
+        parts = rows.parted("tensors", query) if engine is not None and isinstance(rows, RunFolder) else []
+        if engine is not None and len(parts) > 1:
+            with closing(engine.results(_read_part, parts, cancelled, moments, selection)) as results:
+                return _LayerRows.joined(results, selection is not None)
         return _LayerRows.read(rows, query, moments, selection, cancelled)
 
     complete = None if likely else read(None)
@@ -211,25 +213,13 @@ class _LayerRows:
         return groups
 
     @classmethod
-    def planned(
-        cls,
-        engine: DaskEngine,
-        rows: RunFolder,
-        query: Query,
-        moments: Sequence[str],
-        selection: Selection | None,
-        cancelled: threading.Event,
-    ) -> _LayerRows | None:
-        """As :meth:`read`, by a task for each part of the recording."""
-        parts = rows.parted("tensors", query)
-        if len(parts) < 2:
-            return cls.read(rows, query, moments, selection, cancelled)
-        groups = cls(selection is not None)
-        with closing(engine.results(_read_part, parts, cancelled, moments, selection)) as results:
-            for found in results:
-                if found is None:
-                    return None
-                groups._include(found)
+    def joined(cls, parts: Iterable[_LayerRows | None], has_values: bool) -> _LayerRows | None:
+        """Join what :meth:`read` gave of parts, in their order; None where it gave that of one."""
+        groups = cls(has_values)
+        for found in parts:
+            if found is None:
+                return None
+            groups._include(found)
         groups._merge()
         return groups
 
