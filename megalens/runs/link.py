@@ -50,13 +50,14 @@ class Listener(Protocol):
 
 
 def _open(address: str, token: str) -> ClientConnection:
-    return connect(
+    opened: ClientConnection = connect(
         address,
         max_size=MAX_HUB_BYTES,
         open_timeout=10,
         close_timeout=2,
         **hub_options(token, SUBPROTOCOL),
     )
+    return opened
 
 
 class ViewerLink:

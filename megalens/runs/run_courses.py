@@ -161,8 +161,10 @@ class RunCourses:
                 lists = [np.split(each.values.to_numpy(), each.offsets.to_numpy()[1:-1]) for each in columns]
                 plain = [table[name].to_pylist() for name in ("path", "stamp", "level", "bad_at", "end")]
                 return {
-                    path: (stamp, ScalarCourse(level, *course, bad_at, end))
-                    for path, stamp, level, bad_at, end, *course in zip(*plain, *lists, strict=True)
+                    path: (stamp, ScalarCourse(level, block, low, high, last, bad_at, end))
+                    for path, stamp, level, bad_at, end, block, low, high, last in zip(
+                        *plain, *lists, strict=True
+                    )
                 }
         return {}
 

@@ -51,7 +51,7 @@ class HubsHandler(MegalensHandler):
         if dialect != "megalens":
             self.answer(await self._follow(dialect, body))
             return
-        token = body.get("token")
+        token: Any = body.get("token")
         fits = isinstance(token, str) and 1 <= len(token) <= 1000 and token.isascii() and token.isprintable()
         require(fits, "A token must be text of 1 to 1000 printable characters.", "token")
         address = self.registry.allowed.check(body.get("address"))

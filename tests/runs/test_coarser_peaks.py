@@ -22,8 +22,8 @@ def kept(whole, cells):
 
 def row(whole, cells, **more):
     values = kept(whole, cells)
-    said = {"phase": "generate", "source_shape": list(whole.shape), "compressor": str(Peaks(cells)), **more}
-    return tensor(1, 0, "RawAttentionScore_mat_mul", "", "", values, **said)
+    said = {"phase": "generate", "source_shape": list(whole.shape)}
+    return tensor(1, 0, "RawAttentionScore_mat_mul", "", str(Peaks(cells)), values, **said) | more
 
 
 def batch_of(*rows):
