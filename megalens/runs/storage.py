@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import orjson
 from platformdirs import user_cache_path
 
 from ..protocol import is_stream_file, make_run_folder, parse_json, replace_file, shown_text
@@ -68,6 +67,9 @@ class KeptRuns:
         return {}
 
     def write(self, told: Mapping[str, Any]) -> None:
+        # Where there is the tracer alone, nobody reads runs.
+        import orjson
+
         # All is as good without it: a full or foreign disk is no error.
         with suppress(OSError):
             make_run_folder(self._file.parent, exist_ok=True)
