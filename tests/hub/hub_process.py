@@ -9,15 +9,13 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
-from recorded_moments import row_of
-from recorded_run import tensor
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from megalens.hub.discovery import find_hub
 from megalens.protocol import (
+    STREAMS,
     compressor_infos,
     decode_frame,
     decode_message,
@@ -223,9 +221,27 @@ def announce(rank=0, layers=(1, 2, 3, 4), **changes):
 
 
 def tensors(step, layers=(1, 2), size=8, flag="HiddenStates", nan=0, inf=0, rank=0):
-    values = np.full((1, 1, size), step, np.float32)
-    said = {"rank": rank, "source_shape": [1, 1, size]}
-    rows = [tensor(step, layer, flag, "", "NoOp()", values, nan, inf, **said) for layer in layers]
+    rows = [
+        {
+            "step": step,
+            "micro_batch": 0,
+            "phase": "train",
+            "pass": "forward",
+            "rank": rank,
+            "layer": layer,
+            "flag": flag,
+            "part": "",
+            "compressor": "NoOp()",
+            "source_shape": [1, 1, size],
+            "shape": [1, 1, size],
+            "values": [float(step)] * size,
+            "labels": [],
+            "nan_count": nan,
+            "inf_count": inf,
+            **STREAMS["tensors"].absent,
+        }
+        for layer in layers
+    ]
     return encode_frame("tensors", pa.Table.from_pylist(rows, stream_schema("tensors")), step=step)
 
 
@@ -237,8 +253,30 @@ def scalars(step, names=("loss",), value=1.5):
 
 
 def moments(step, names=("decoder.layers.0.mlp.linear_fc1.weight",), stats=("param",), nan=0, inf=0):
-    said = {"samples": 8 * step, "stage": 0, "count": 64.0, "mean": float(step), "m2": 64.0, "m3": 0.5}
-    said |= {"m4": 192.0, "min": -1.0, "max": 2.0, "nan_count": float(nan), "inf_count": float(inf)}
-    said |= {"near_zero_count": 3.0, "gradient_stage": ""}
-    rows = [row_of(stat, name, step, **said) for stat in stats for name in names]
+    rows = [
+        {
+            "step": step,
+            "samples": 8 * step,
+            "stat": stat,
+            "name": name,
+            "rank": 0,
+            "stage": 0,
+            "count": 64.0,
+            "mean": float(step),
+            "m2": 64.0,
+            "m3": 0.5,
+            "m4": 192.0,
+            "min": -1.0,
+            "max": 2.0,
+            "nan_count": float(nan),
+            "inf_count": float(inf),
+            "negative_inf_count": 0.0,
+            "near_zero_count": 3.0,
+            "rounding": 0.0,
+            "gradient_stage": "",
+            "loss_scale": 1.0,
+        }
+        for stat in stats
+        for name in names
+    ]
     return encode_frame("moments", pa.Table.from_pylist(rows, stream_schema("moments")), step=step)
