@@ -2,7 +2,6 @@
 
 import sys
 import textwrap
-import threading
 import warnings
 from pathlib import Path
 
@@ -102,7 +101,7 @@ def test_a_slice_answers_what_a_view_asks_by_its_name(install, tmp_path):
     install("counts_slice", WORKING)
     with megalens.open(write_run(tmp_path / RUN_ID, steps=3, layers=2)) as opened:
         rows = len(opened.run.table("tensors"))
-        asked = RunAnswers(opened.run, threading.Event()).answer("counts", {"request": {"stream": "tensors"}})
+        asked = RunAnswers(opened.run).answer("counts", {"request": {"stream": "tensors"}})
     assert asked == ({"run": RUN_ID, "rows": rows, "cancelled": False}, b"")
 
 

@@ -97,23 +97,13 @@ def statistics_settings(args: argparse.Namespace | None, environment: Mapping[st
         every = getattr(args, name, None)
         # The script's own parser has 0 where nothing was given.
         if every is None or (own and every == 0):
-            every = _number(environment, f"MEGALENS_{name.upper()}")
+            every = _from_environment(environment, {name: int}).get(name)
         if every is not None and every > 0:
             intervals[stat] = every
     named = getattr(args, _FOLDER, None) or environment.get(f"MEGALENS_{_FOLDER.upper()}") or None
     ours = not own or bool(environment.get(f"MEGALENS_{_FOLDER.upper()}"))
     fallback = getattr(args, "tensorboard_dir", None) or getattr(args, "save", None)
     return LaunchStatistics(intervals, named or fallback, ours)
-
-
-def _number(environment: Mapping[str, str], variable: str) -> int | None:
-    text = environment.get(variable)
-    if not text:
-        return None
-    try:
-        return int(text)
-    except ValueError as error:
-        raise TracerError(f"{variable}={text!r:.100} cannot be read: {error}.") from error
 
 
 def _port(text: str) -> int:
@@ -245,7 +235,8 @@ def trace_from(
         for.
     """
     statistics = statistics_settings(args, environment)
-    given = {**settings, **_from_environment(environment)}
+    kinds = {name: kind for name, (kind, _) in _SETTINGS.items()} | {"port": _port}
+    given = {**settings, **_from_environment(environment, kinds)}
     for name in (*_SETTINGS, "port"):
         if hasattr(args, f"megalens_{name}"):
             given[name] = getattr(args, f"megalens_{name}")
@@ -285,9 +276,10 @@ def trace_from(
     return tracer
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+def _from_environment(
+    environment: Mapping[str, str], kinds: Mapping[str, Callable[[str], Any]]
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    kinds = {name: kind for name, (kind, _) in _SETTINGS.items()} | {"port": _port}
     for name, kind in kinds.items():
         variable = f"MEGALENS_{name.upper()}"
         text = environment.get(variable)

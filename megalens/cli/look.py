@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,9 +233,10 @@ def _state_words(state: dict[str, Any]) -> str:
     return f"{state['name']}  {state['state']}  step {state['step']:,}  {drawn}{cost}{late}"
 
 
-def sparkline(values: list[float], count: int = _MARK_COUNT) -> str:
-    """Draw a course in ``count`` marks at most: the largest of each part, ``!`` where it is not finite."""
-    parts = [values[len(values) * at // count : len(values) * (at + 1) // count] for at in range(count)]
+def sparkline(values: list[float]) -> str:
+    """Draw a course in 30 marks at most: the largest of each part, ``!`` where it is not finite."""
+    ends = [len(values) * at // _MARK_COUNT for at in range(_MARK_COUNT + 1)]
+    parts = [values[begin:end] for begin, end in pairwise(ends)]
     tops = [max(part, key=lambda value: (value != value, value)) for part in parts if part]
     finite = [top for top in tops if abs(top) < float("inf")]
     low, span = (min(finite), max(finite) - min(finite)) if finite else (0.0, 0.0)

@@ -1,16 +1,37 @@
-"""How often a peer may do something, and heads of WebSocket frames that bypass the library's copies."""
+"""How a hub is connected to, how often a peer may do something, and heads of WebSocket frames that bypass the
+library's copies.
+"""
 
 from __future__ import annotations
 
+import logging
 import struct
 import time
 from collections.abc import Callable
+from typing import Any
 
-__all__ = ["NO_MASK", "binary_head", "Pace"]
+__all__ = ["NO_MASK", "binary_head", "hub_options", "Pace"]
 
 _SHORT, _LONG = struct.Struct("!BBH"), struct.Struct("!BBQ")
 _BINARY_MESSAGE = 0x82
 NO_MASK = bytes(4)
+
+# The library's own log names the peer and dumps headers at debug level; a token must not get there.
+_QUIET = logging.getLogger("megalens.protocol.websockets")
+_QUIET.setLevel(logging.CRITICAL)
+_QUIET.propagate = False
+
+
+def hub_options(token: str, *subprotocols: str) -> dict[str, Any]:
+    """Return what the library is told to connect to a hub by its token."""
+    return {
+        "additional_headers": {"Authorization": f"Bearer {token}"},
+        "subprotocols": list(subprotocols) or None,
+        "compression": None,
+        # A proxy of the environment must see neither the rows nor the token.
+        "proxy": None,
+        "logger": _QUIET,
+    }
 
 
 def binary_head(length: int, *, masked: bool) -> bytes:

@@ -243,16 +243,13 @@ class CheckedBody:
         """Number of rows."""
         return self._frame.rows
 
-    def table(self, *, keep: bool = True) -> pa.Table:
-        """Return the rows, viewing the frame. ``keep`` caches them: a small frame's are larger than it."""
-        table = self._table
-        if table is None:
+    def table(self) -> pa.Table:
+        """Return the rows, viewing the frame, and keep them: a small frame's are larger than it."""
+        if self._table is None:
             schema, buffer = self._frame.schema, pa.py_buffer(self._data)
             batches = [pa.ipc.read_record_batch(buffer[at:], schema) for at in self._offsets]
-            table = pa.Table.from_batches(batches, schema)
-            if keep:
-                self._table = table
-        return table
+            self._table = pa.Table.from_batches(batches, schema)
+        return self._table
 
     def release(self) -> None:
         """Keep the frame alone: what was read of it is as large, and is read anew when it is asked for."""

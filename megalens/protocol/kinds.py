@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from .errors import ProtocolError, must_be, no_such
 from .messages_generated import CompressorSetting, ErrorCode, KindInfo
 from .ranges import is_whole
 
-__all__ = ["Kind", "kind_from_setting", "kind_infos", "number"]
+__all__ = ["Kind", "chosen", "kind_from_setting", "kind_infos", "number", "switch", "text", "whole"]
 
 _Kind = TypeVar("_Kind", bound="Kind")
 
@@ -25,12 +25,18 @@ class Kind:
         In messages, and for people.
     properties : dict
         JSON Schema of each parameter: a number or a whole number with bounds, a text with bounds of its
-        length, a truth value, or an enumeration. One without a default must be given.
+        length, a truth value, or an enumeration. One without a default must be given. A class may give them
+        as they are, or each with its field, by :func:`chosen` and its like.
     """
 
     name: ClassVar[str] = ""
     title: ClassVar[str] = ""
     properties: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        given = {name: each for name, each in vars(cls).items() if isinstance(each, Field)}
+        if given:
+            cls.properties = {name: each.metadata["schema"] for name, each in given.items()}
 
     def to_setting(self) -> CompressorSetting:
         """Return its name and all its parameters, as a message has them."""
@@ -40,14 +46,34 @@ class Kind:
 
 def number(title: str, description: str, low: float, high: float, default: float) -> dict[str, Any]:
     """Return the JSON Schema of a parameter that is a number with bounds."""
-    return {
-        "type": "number",
-        "title": title,
-        "description": description,
-        "minimum": low,
-        "maximum": high,
-        "default": default,
-    }
+    return _schema("number", title, description, minimum=low, maximum=high, default=default)
+
+
+def chosen(schema: dict[str, Any]) -> Any:
+    """Return the field of a parameter with this JSON Schema, whose default it takes."""
+    default = schema.get("default", "")
+    return field(
+        default=float(default) if schema.get("type") == "number" else default, metadata={"schema": schema}
+    )
+
+
+def whole(title: str, description: str, low: int, high: int, default: int) -> Any:
+    """Return the field of a parameter that is a whole number with bounds."""
+    return chosen(_schema("integer", title, description, minimum=low, maximum=high, default=default))
+
+
+def text(title: str, description: str, most: int, **more: Any) -> Any:
+    """Return the field of a parameter that is a text of 1 to so many characters."""
+    return chosen(_schema("string", title, description, minLength=1, maxLength=most, **more))
+
+
+def switch(title: str, description: str, default: bool) -> Any:
+    """Return the field of a parameter that is a truth value."""
+    return chosen(_schema("boolean", title, description, default=default))
+
+
+def _schema(kind: str, title: str, description: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "title": title, "description": description, **more}
 
 
 def kind_infos(kinds: Mapping[str, type[_Kind]]) -> list[KindInfo]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .errors import ProtocolError, must_be
-from .kinds import Kind, kind_from_setting, kind_infos, number
+from .kinds import Kind, chosen, kind_from_setting, kind_infos, number, switch, text
 from .messages_generated import KindInfo, Perturb, PerturbSite, Phase
 
 __all__ = [
@@ -43,12 +43,9 @@ class Noise1(Perturbation):
 
     name: ClassVar[str] = "noise1"
     title: ClassVar[str] = "Additive Gaussian noise"
-    properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "coefficient": number(
-            "Coefficient", "Standard deviation of what is added to each element.", 0, 1e6, 0.01
-        ),
-    }
-    coefficient: float = 0.01
+    coefficient: float = chosen(
+        number("Coefficient", "Standard deviation of what is added to each element.", 0, 1e6, 0.01)
+    )
 
 
 @dataclass(frozen=True)
@@ -57,16 +54,15 @@ class Noise2(Perturbation):
 
     name: ClassVar[str] = "noise2"
     title: ClassVar[str] = "Multiplicative uniform noise"
-    properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "coefficient": number(
+    coefficient: float = chosen(
+        number(
             "Coefficient",
             "Each element is multiplied by a number from 1 − coefficient to 1 + coefficient.",
             0,
             1e6,
             0.05,
-        ),
-    }
-    coefficient: float = 0.05
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -75,18 +71,16 @@ class BitFlip(Perturbation):
 
     name: ClassVar[str] = "bit_flip"
     title: ClassVar[str] = "Bit flips"
-    properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "rate": number("Rate", "Share of the elements in which a bit is flipped.", 0, 1, 0.0001),
-        "bit": {
+    rate: float = chosen(number("Rate", "Share of the elements in which a bit is flipped.", 0, 1, 0.0001))
+    bit: int | str = chosen(
+        {
             "title": "Bit",
             "description": "Which one, counted from 0, the lowest of the mantissa (float32 has 0 to 31, 31 "
             "is the sign; bfloat16 and float16 have 0 to 15); any is one at random.",
             "enum": ["any", *range(64)],
             "default": "any",
-        },
-    }
-    rate: float = 0.0001
-    bit: int | str = "any"
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -95,12 +89,8 @@ class Offset(Perturbation):
 
     name: ClassVar[str] = "offset"
     title: ClassVar[str] = "Constant offset"
-    properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "coefficient": number("Offset", "What is added.", -1e6, 1e6, 0.01),
-        "fraction": number("Fraction", "Share of the elements that it is added to.", 0, 1, 1),
-    }
-    coefficient: float = 0.01
-    fraction: float = 1.0
+    coefficient: float = chosen(number("Offset", "What is added.", -1e6, 1e6, 0.01))
+    fraction: float = chosen(number("Fraction", "Share of the elements that it is added to.", 0, 1, 1))
 
 
 @dataclass(frozen=True)
@@ -110,26 +100,16 @@ class AddVector(Perturbation):
     name: ClassVar[str] = "add_vector"
     title: ClassVar[str] = "Add a vector"
     sites: ClassVar[tuple[str, ...]] = ("calculation", "system")
-    properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "vectors": {
-            "type": "string",
-            "title": "Vectors",
-            "description": "File in an allowed folder with one vector per layer, [layers, hidden], or one "
-            "for all, [hidden]: .safetensors, .npy or weights-only .pt.",
-            "minLength": 1,
-            "maxLength": 1000,
-        },
-        "coefficient": number("Coefficient", "How much of it is added; below 0 the opposite.", -1e6, 1e6, 1),
-        "normalise": {
-            "type": "boolean",
-            "title": "Normalise",
-            "description": "Whether each vector is divided by its L2 norm first.",
-            "default": True,
-        },
-    }
-    vectors: str = ""
-    coefficient: float = 1.0
-    normalise: bool = True
+    vectors: str = text(
+        "Vectors",
+        "File in an allowed folder with one vector per layer, [layers, hidden], or one for all, [hidden]: "
+        ".safetensors, .npy or weights-only .pt.",
+        1000,
+    )
+    coefficient: float = chosen(
+        number("Coefficient", "How much of it is added; below 0 the opposite.", -1e6, 1e6, 1)
+    )
+    normalise: bool = switch("Normalise", "Whether each vector is divided by its L2 norm first.", True)
 
 
 PERTURBATIONS: dict[str, type[Perturbation]] = {

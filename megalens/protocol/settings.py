@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from .errors import ProtocolError, must_be
-from .kinds import Kind, kind_from_setting, kind_infos, number
+from .kinds import Kind, chosen, kind_from_setting, kind_infos, number, switch, text, whole
 from .messages_generated import CompressorInfo, Pass, Phase
 from .outside import parse_json
 from .ranges import is_whole, ranges_text, read_ranges
@@ -68,28 +68,15 @@ class Tile(Compressor):
 
     name: ClassVar[str] = "Tile"
     title: ClassVar[str] = "Tile"
-    properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "tiles": {
-            "type": "integer",
-            "title": "Tiles",
-            "description": "At most this many tiles over the features.",
-            "minimum": 1,
-            "maximum": 65536,
-            "default": 96,
-        },
-        "reduction": {
-            "type": "string",
-            "title": "Reduction",
-            "description": "One number a tile: mean, rms (how large values of both signs are), max, std, "
-            "or an expression over data such as data.abs().mean(dim=-1).",
-            "minLength": 1,
-            "maxLength": 500,
-            "default": "mean",
-            "examples": ["mean", "rms", "max", "std", "norm", "abs().mean()"],
-        },
-    }
-    tiles: int = 96
-    reduction: str = "mean"
+    tiles: int = whole("Tiles", "At most this many tiles over the features.", 1, 65536, 96)
+    reduction: str = text(
+        "Reduction",
+        "One number a tile: mean, rms (how large values of both signs are), max, std, or an expression over "
+        "data such as data.abs().mean(dim=-1).",
+        500,
+        default="mean",
+        examples=["mean", "rms", "max", "std", "norm", "abs().mean()"],
+    )
 
 
 @dataclass(frozen=True)
@@ -116,17 +103,12 @@ class Projection(Compressor):
 
     name: ClassVar[str] = "Projection"
     title: ClassVar[str] = "Projection"
-    properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "vectors": {
-            "type": "string",
-            "title": "Vectors",
-            "description": "File with one vector per layer, [layers, features] or [layers, vectors, "
-            "features]: .safetensors, .npy or weights-only .pt.",
-            "minLength": 1,
-            "maxLength": 1000,
-        }
-    }
-    vectors: str = ""
+    vectors: str = text(
+        "Vectors",
+        "File with one vector per layer, [layers, features] or [layers, vectors, features]: .safetensors, "
+        ".npy or weights-only .pt.",
+        1000,
+    )
 
 
 @dataclass(frozen=True)
@@ -139,18 +121,13 @@ class Peaks(Compressor):
 
     name: ClassVar[str] = "Peaks"
     title: ClassVar[str] = "Peaks"
-    properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "cells": {
-            "type": "integer",
-            "title": "Cells",
-            "description": "At most this many blocks along queries and along keys; "
-            "a block's side is a power of two.",
-            "minimum": 1,
-            "maximum": 65536,
-            "default": 256,
-        }
-    }
-    cells: int = 256
+    cells: int = whole(
+        "Cells",
+        "At most this many blocks along queries and along keys; a block's side is a power of two.",
+        1,
+        65536,
+        256,
+    )
 
     def side(self, positions: int) -> int:
         """Return a block's side on an axis: the least power of two that leaves at most ``cells`` blocks."""
@@ -170,36 +147,15 @@ class Histogram(Compressor):
 
     name: ClassVar[str] = "Histogram"
     title: ClassVar[str] = "Histogram"
-    properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "bins": {
-            "type": "integer",
-            "title": "Bins",
-            "description": "Bins of each sign, besides one for zero.",
-            "minimum": 4,
-            "maximum": 1024,
-            "default": 128,
-        },
-        "log": {
-            "type": "boolean",
-            "title": "Logarithmic",
-            "description": "Bins that grow with the value, for sizes from 2^-40 to 2^24; "
-            "else bins of one width, up to the limit.",
-            "default": True,
-        },
-        "tiles": {
-            "type": "integer",
-            "title": "Tiles",
-            "description": "Count apart in at most this many tiles over the features.",
-            "minimum": 1,
-            "maximum": 4096,
-            "default": 1,
-        },
-        "limit": number("Limit", "Size at which bins of one width end.", 1e-30, 1e30, 1.0),
-    }
-    bins: int = 128
-    log: bool = True
-    tiles: int = 1
-    limit: float = 1.0
+    bins: int = whole("Bins", "Bins of each sign, besides one for zero.", 4, 1024, 128)
+    log: bool = switch(
+        "Logarithmic",
+        "Bins that grow with the value, for sizes from 2^-40 to 2^24; else bins of one width, up to the "
+        "limit.",
+        True,
+    )
+    tiles: int = whole("Tiles", "Count apart in at most this many tiles over the features.", 1, 4096, 1)
+    limit: float = chosen(number("Limit", "Size at which bins of one width end.", 1e-30, 1e30, 1.0))
 
     @staticmethod
     def from_text(text: str) -> Histogram | None:

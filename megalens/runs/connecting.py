@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from ..hub.discovery import HubEntry, find_hub, found_hubs, id_at_address, live_hubs
 from ..hub.options import HubError
 from ..protocol import RUNS_FOLDER
-from .errors import ClientError
+from .errors import ClientError, bad_parameter
 from .recorded import RecordedRun
 from .run import Run
 from .run_folder import RunFolder
@@ -51,11 +51,10 @@ def connect(
     """
     wanted = name_or_id_or_address
     if wanted is not None and not isinstance(wanted, str):
-        raise ClientError(
+        raise bad_parameter(
             f"connect(…) takes a run's name, its id or a ws:// address, got {wanted!r:.100}. "
             "megalens.open(…) opens a folder.",
-            code="bad-parameter",
-            field="name",
+            "name",
         )
     if wanted is not None and wanted.startswith(("ws://", "wss://")):
         return _by_address(wanted, token, timeout)

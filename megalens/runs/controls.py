@@ -32,7 +32,7 @@ from ..protocol.messages_generated import (
     SiteInfo,
 )
 from ..protocol.perturbations import perturb_of
-from .errors import ClientError, as_arguments, as_int, bad_argument
+from .errors import as_arguments, as_int, bad_argument, bad_parameter
 from .query import LayerChoice
 
 _PEERS = "_perturbation"
@@ -123,10 +123,9 @@ def build_patch(
 
     with as_arguments():
         if not asked:
-            raise ClientError(
+            raise bad_parameter(
                 "No flag was named. Write run.configure(HiddenStates=Tile(96)), or HiddenStates=False to "
-                "switch it off.",
-                code="bad-parameter",
+                "switch it off."
             )
         given = {name: value for name, value in common.items() if value is not None}
         return read_flags(

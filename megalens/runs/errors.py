@@ -26,18 +26,21 @@ def as_arguments() -> Iterator[None]:
         raise ClientError(error.message, code=error.code, field=error.field) from error
 
 
-def as_int(value: Any, argument: str, least: int = 0, more: str = "") -> int:
+def as_int(value: Any, argument: str, least: int = 0) -> int:
     """Return any whole number, numpy's too, as an int; raises ``ClientError`` naming the argument."""
     if is_whole(value, least):
         return int(value)
-    raise bad_argument(argument, f"a whole number from {least}{more}", value)
+    raise bad_argument(argument, f"a whole number from {least}", value)
 
 
 def bad_argument(argument: str, expected: str, got: object) -> ClientError:
     """Return the error that says what an argument must be, in the words of the call."""
-    return ClientError(
-        f"{argument}=… must be {expected}, got {got!r:.100}.", code="bad-parameter", field=argument
-    )
+    return bad_parameter(f"{argument}=… must be {expected}, got {got!r:.100}.", argument)
+
+
+def bad_parameter(message: str, field: str | None = None) -> ClientError:
+    """Return the error of an argument that cannot be used, in the words given."""
+    return ClientError(message, code="bad-parameter", field=field)
 
 
 def no_memory(what: str) -> ClientError:

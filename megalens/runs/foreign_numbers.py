@@ -85,11 +85,13 @@ def _moments(columns: Sequence[np.ndarray], names: Sequence[str]) -> Iterator[pa
     from_one = counts_from_one(found[1] for each in names if (found := cast_of(each)) is not None)
     # By step and rank already.
     begins = np.flatnonzero(np.r_[True, (np.diff(step) != 0) | (np.diff(rank) != 0)]).tolist()
-    rows: list[dict[str, Any]] = []
+    rows = list[dict[str, Any]]()
     said, now = set[tuple[str, ...]](), -1
     for begin, end in zip(begins, [*begins[1:], len(step)], strict=True):
         if int(step[begin]) != now:
             said, now = set(), int(step[begin])
+        of_all: dict[str, Any] = {"step": now, "samples": -1, "rank": int(rank[begin]), "stage": -1}
+        of_all |= {"rounding": 0.0, "gradient_stage": "", "loss_scale": 1.0}
         here = slice(begin, end)
         given = dict(zip([names[at] for at in name[here].tolist()], value[here].tolist(), strict=True))
         for (stat, tensor), row in cast_rows_of(given, from_one).items():
@@ -98,19 +100,7 @@ def _moments(columns: Sequence[np.ndarray], names: Sequence[str]) -> Iterator[pa
             if key in said:
                 continue
             said.add(key)
-            rows.append(
-                {
-                    "step": now,
-                    "samples": -1,
-                    "stat": stat,
-                    "name": tensor,
-                    "rank": int(rank[begin]),
-                    "stage": -1,
-                }
-                | row
-                | {"rank": int(rank[begin]), "stage": -1}
-                | {"rounding": 0.0, "gradient_stage": "", "loss_scale": 1.0}
-            )
+            rows.append({**of_all, "stat": stat, "name": tensor, **row})
         if len(rows) >= _ROWS:
             yield pa.Table.from_pylist(rows, schema=schema)
             rows = []

@@ -337,15 +337,11 @@ class JobRun(RecordedRun):
     def attempts(self) -> list[Run]:
         return [RecordedRun(part.folder) for part in self._folder.parts if part.until <= LAST_STEP]
 
-    @property
-    def moment_source(self) -> MomentSource:
-        if self._moments is None:
-            from .moments import MomentSource
+    def _moments(self) -> MomentSource:
+        from .moments import MomentSource
 
-            parts = [(part.folder.path, part.until, part.shift) for part in self._folder.parts]
-            self._moments = MomentSource(JobMoments(parts, each_on(self._engine)), self._engine)
-            self._moments.refresh()
-        return self._moments
+        parts = [(part.folder.path, part.until, part.shift) for part in self._folder.parts]
+        return MomentSource(JobMoments(parts, each_on(self._engine)), self._engine)
 
     @property
     def _own_rows(self) -> StreamRows:

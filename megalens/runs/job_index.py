@@ -12,16 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-import orjson
 import pyarrow.compute as pc
 
-from ..protocol import make_run_folder, parse_json, replace_file
 from .dask_engine import Each
 from .run_folder import RunFolder
-from .storage import HEADER, cache_file
+from .storage import HEADER, KeptRuns
 
-_FORMAT = 1
 _STREAMS = ("scalars", "spans", "tensors", "moments")
 
 
@@ -46,8 +44,8 @@ def recordings(
 
     Raises ``ClientError`` for one of which a stream cannot be read.
     """
-    file = cache_file("jobs", home)
-    known = _read(file)
+    file = KeptRuns("jobs", home)
+    known = file.read(_known)
     keys = [str(folder.path.absolute()) for folder in folders]
     stamps = list(each(_stamp, folders))
     found = {
@@ -65,22 +63,13 @@ def recordings(
     }
     if any(keys[at] in told for at in fresh):
         others = {key: one for key, one in known.items() if os.path.exists(os.path.join(key, HEADER))}
-        # A job is as good without its index: a full or foreign disk is no error.
-        with suppress(OSError):
-            make_run_folder(file.parent, exist_ok=True)
-            replace_file(file, orjson.dumps({"format": _FORMAT, "runs": others | told}), mode=0o600)
+        file.write(others | told)
     return [found[key] for key in keys]
 
 
-def _read(file: Path) -> dict[str, tuple[str, tuple[tuple[int, ...], int | None, float]]]:
-    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        told = parse_json(file.read_bytes())
-        if told["format"] == _FORMAT:
-            return {
-                key: (stamp, (tuple(map(int, ranks)), None if first is None else int(first), float(ended)))
-                for key, (stamp, (ranks, first, ended)) in told["runs"].items()
-            }
-    return {}
+def _known(path: str, told: Any) -> tuple[str, tuple[tuple[int, ...], int | None, float]]:
+    stamp, (ranks, first, ended) = told
+    return stamp, (tuple(map(int, ranks)), None if first is None else int(first), float(ended))
 
 
 def _stamp(folder: RunFolder) -> str:

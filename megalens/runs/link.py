@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from websockets.exceptions import (
@@ -19,9 +18,9 @@ from websockets.exceptions import (
 )
 from websockets.protocol import State
 from websockets.sync.client import ClientConnection, connect
-from websockets.typing import Subprotocol
 
 from ..protocol import MAX_HUB_BYTES, SUBPROTOCOL, ProtocolError, encode_message
+from ..protocol.connection import hub_options
 from ..protocol.messages_generated import Join, Message
 from .errors import ClientError
 
@@ -30,11 +29,6 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
 # What the library closes with where the other side sent what is no WebSocket, no UTF-8 or too large.
 _BROKEN = (1002, 1007, 1009)
 _FINAL_CODES = {1000: "ended", 4403: "refused", 4406: "version", 1009: "refused", 4400: "refused"}
-
-# The library's own log names the peer and dumps headers at debug level; a token must not get there.
-_QUIET = logging.getLogger("megalens.runs.websockets")
-_QUIET.setLevel(logging.CRITICAL)
-_QUIET.propagate = False
 
 LinkTarget = Callable[[], "tuple[str, str, str | None] | None"]
 """Returns (address, token, run) of the current hub, or ``None`` when it is gone for good. The run is the
@@ -56,18 +50,14 @@ class Listener(Protocol):
 
 
 def _open(address: str, token: str) -> ClientConnection:
-    return connect(
+    opened: ClientConnection = connect(
         address,
-        subprotocols=[Subprotocol(SUBPROTOCOL)],
-        additional_headers={"Authorization": f"Bearer {token}"},
-        compression=None,
-        # A proxy of the environment must see neither the rows nor the token.
-        proxy=None,
         max_size=MAX_HUB_BYTES,
         open_timeout=10,
         close_timeout=2,
-        logger=_QUIET,
+        **hub_options(token, SUBPROTOCOL),
     )
+    return opened
 
 
 class ViewerLink:
@@ -176,21 +166,26 @@ class ViewerLink:
 
     def _read(self, connection: ClientConnection, run: str | None) -> None:
         connection.send(encode_message(self._listener.join_message(run)))
-        while True:
-            try:
-                message = connection.recv(_LOOK_SECONDS)
-            except TimeoutError:
-                if connection.protocol.state is not State.OPEN:
-                    # The library closed it because of invalid data, and would wait for the other side without
-                    # limit.
-                    return
-                continue
-            except ConnectionClosedOK:
-                return
+        for message in _received(connection):
             if isinstance(message, str):
                 self._listener.on_text(message)
-            else:
+            elif message is not None:
                 self._listener.on_bytes(message)
+
+
+def _received(connection: ClientConnection) -> Iterator[str | bytes | None]:
+    """Yield what comes up to the end of a connection, and None again and again while nothing does."""
+    while True:
+        try:
+            yield connection.recv(_LOOK_SECONDS)
+        except TimeoutError:
+            if connection.protocol.state is not State.OPEN:
+                # The library closed it because of invalid data, and would wait for the other side without
+                # limit.
+                return
+            yield None
+        except ConnectionClosedOK:
+            return
 
 
 _SENT_AHEAD = 4 * 1024 * 1024
@@ -254,21 +249,16 @@ class PassedLink:
         with _open(address, token) as connection:
             self._connection = connection
             self._said({"open": True}, None)
-            while not self._closing:
-                try:
-                    message = connection.recv(_LOOK_SECONDS)
-                except TimeoutError:
-                    if connection.protocol.state is not State.OPEN:
+            with contextlib.suppress(ConnectionClosed):
+                for message in _received(connection):
+                    if self._closing:
                         break
-                    continue
-                except ConnectionClosed:
-                    break
-                if not self._has_room(len(message)):
-                    return 1001
-                if isinstance(message, str):
-                    self._said({"text": message}, None)
-                else:
-                    self._said({}, message)
+                    if message is not None and not self._has_room(len(message)):
+                        return 1001
+                    if isinstance(message, str):
+                        self._said({"text": message}, None)
+                    elif message is not None:
+                        self._said({}, message)
         return connection.close_code or 1006
 
     def _has_room(self, count: int) -> bool:
@@ -282,31 +272,17 @@ class PassedLink:
 
 
 def _explain(address: str, error: Exception) -> tuple[Exception, bool]:
-    if isinstance(error, InvalidStatus):
-        status = error.response.status_code
-        if status in (401, 403):
-            return (
-                ClientError(
-                    f"The hub at {address} refused the token. Copy it anew from the hub's runtime file.",
-                    code="unauthorized",
-                    field="token",
-                ),
-                True,
-            )
-        return ClientError(
-            f"{address} answered HTTP {status}: is it a Megalens hub?", code="disconnected"
-        ), False
-    if isinstance(error, (InvalidURI, ValueError)) and not isinstance(error, InvalidHandshake):
-        return (
-            ClientError(
-                f"{address!r:.200} is no address. Write ws://host:port.",
-                code="bad-parameter",
-                field="name_or_id_or_address",
-            ),
-            True,
-        )
-    if isinstance(error, InvalidHandshake):
-        return ClientError(
-            f"{address} does not speak WebSocket: is it a Megalens hub?", code="disconnected"
-        ), False
-    return ClientError(f"Nothing answers at {address}.", code="disconnected"), False
+    """Return what to say of a try that failed, and whether another one would fail too."""
+    refused = error.response.status_code if isinstance(error, InvalidStatus) else None
+    words, code, field = f"Nothing answers at {address}.", "disconnected", None
+    if refused in (401, 403):
+        words = f"The hub at {address} refused the token. Copy it anew from the hub's runtime file."
+        code, field = "unauthorized", "token"
+    elif refused is not None:
+        words = f"{address} answered HTTP {refused}: is it a Megalens hub?"
+    elif isinstance(error, (InvalidURI, ValueError)) and not isinstance(error, InvalidHandshake):
+        words = f"{address!r:.200} is no address. Write ws://host:port."
+        code, field = "bad-parameter", "name_or_id_or_address"
+    elif isinstance(error, InvalidHandshake):
+        words = f"{address} does not speak WebSocket: is it a Megalens hub?"
+    return ClientError(words, code=code, field=field), field is not None

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..protocol import (
-    SUBPROTOCOL,
-    HubReader,
-    ProtocolError,
-    Streams,
-)
+from ..protocol import SUBPROTOCOL, HubReader, ProtocolError, Streams
 from ..protocol.messages_generated import (
     Cancel,
     ConfigPatch,
@@ -92,7 +87,6 @@ class LiveRun(Run):
         self._bad = self._announced_drops = 0
         self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
         self._shut_down = False
-        self._moments: MomentSource | None = None
         self._link = ViewerLink(target, self)
 
     # What the run is
@@ -179,15 +173,11 @@ class LiveRun(Run):
             )
         return found
 
-    @property
-    def moment_source(self) -> MomentSource:
-        """The statistics that arrived here, and those of the recording where this machine has one."""
-        if self._moments is None:
-            from .moments import LiveRows, MomentSource
+    def _moments(self) -> MomentSource:
+        """Return those that arrived here, and those of the recording where this machine has one."""
+        from .moments import LiveRows, MomentSource
 
-            self._moments = MomentSource(LiveRows(lambda: self._received("moments", Query()), self._folder))
-            self._moments.refresh()
-        return self._moments
+        return MomentSource(LiveRows(lambda: self._received("moments", Query()), self._folder))
 
     # What can be asked of it
 

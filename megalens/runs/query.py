@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 import numpy as np
@@ -207,30 +209,19 @@ class Query:
 
     def columns(self) -> list[str]:
         """Return the columns that :meth:`expression` looks at."""
-        asked = {
-            "flag": self.flag is not None,
-            "part": self.part is not None,
-            "phase": self.phase is not None,
-            "pass": self.pass_ is not None,
-            "rank": self.ranks is not None,
-            "layer": self.layers is not None or any(layers is not None for _, layers in self.ranks or ()),
-            "compression_error": self.measured,
-            "name": self.name is not None,
-            "step": (self.first, self.last, self.steps) != (None, None, None),
-            **dict.fromkeys((column for column, _ in self.where), True),
-        }
-        return [column for column, is_asked in asked.items() if is_asked]
+        return list(dict.fromkeys(column for columns, _ in self._parts() for column in columns))
 
     def expression(self) -> pc.Expression | None:
         """Return the Arrow filter, or ``None`` when every row matches."""
-        parts: list[Any] = []
-        for column in ("flag", "part", "phase"):
-            value = getattr(self, column)
+        parts = [part for _, part in self._parts()]
+        return reduce(and_, parts) if parts else None
+
+    def _parts(self) -> Iterator[tuple[tuple[str, ...], Any]]:
+        """Yield what a row must fulfil, each with the columns that it looks at."""
+        equal = (("flag", self.flag), ("part", self.part), ("phase", self.phase), ("pass", self.pass_))
+        for column, value in (*equal, *self.where):
             if value is not None:
-                parts.append(pc.field(column) == value)
-        parts += [pc.field(column) == value for column, value in self.where]
-        if self.pass_ is not None:
-            parts.append(pc.field("pass") == self.pass_)
+                yield (column,), pc.field(column) == value
         if self.ranks is not None:
             of_rank: Any = pc.scalar(False)
             for rank, layers in self.ranks:
@@ -238,29 +229,22 @@ class Query:
                 if layers is not None:
                     one = one & pc.field("layer").isin(pa.array(layers, pa.int32()))
                 of_rank = of_rank | one
-            parts.append(of_rank)
+            of_layers = any(layers is not None for _, layers in self.ranks)
+            yield ("rank", "layer") if of_layers else ("rank",), of_rank
         if self.measured:
-            parts.append(pc.is_finite(pc.field("compression_error")))
+            yield ("compression_error",), pc.is_finite(pc.field("compression_error"))
         if self.name is not None:
             names = [self.name] if isinstance(self.name, str) else list(self.name)
-            parts.append(pc.field("name").isin(pa.array(names, pa.utf8())))
+            yield ("name",), pc.field("name").isin(pa.array(names, pa.utf8()))
         if self.first is not None:
-            parts.append(pc.field("step") >= self.first)
+            yield ("step",), pc.field("step") >= self.first
         if self.last is not None:
-            parts.append(pc.field("step") <= self.last)
+            yield ("step",), pc.field("step") <= self.last
         for column, ranges in (("layer", self.layers), ("step", self.steps)):
             if ranges is not None:
                 field = pc.field(column)
-                within: Any = pc.scalar(False)
-                for low, high in ranges:
-                    within = within | ((field >= low) & (field <= high))
-                parts.append(within)
-        if not parts:
-            return None
-        joined = parts[0]
-        for part in parts[1:]:
-            joined = joined & part
-        return joined
+                spans = ((field >= low) & (field <= high) for low, high in ranges)
+                yield (column,), reduce(or_, spans, pc.scalar(False))
 
     def filter(self, table: pa.Table) -> pa.Table:
         expression = self.expression()

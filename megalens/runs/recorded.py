@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ..protocol import LAST_STEP, Streams, attempt_folders
-from ..protocol.messages_generated import ConfigPatch, Status
+from ..protocol.messages_generated import Status
 from .dask_engine import DaskEngine, each_on
 from .errors import ClientError, as_int
 from .query import Query
-from .run import Run
+from .run import ReadRun, Run
 from .run_folder import RunFolder
 from .run_words import lacking_words
 from .status import RunStatus
@@ -78,7 +78,7 @@ def run_of_attempt(folder: Path) -> Path:
     return run if is_attempt and folder.name in {attempt.name for attempt in attempt_folders(run)} else folder
 
 
-class RecordedRun(Run):
+class RecordedRun(ReadRun):
     """A recorded run. Rows are read when asked for, and only those that are asked for."""
 
     def __init__(self, folder: RunFolder, engine: DaskEngine | None = None) -> None:
@@ -86,11 +86,6 @@ class RecordedRun(Run):
         self._engine = engine
         self._hello = folder.hello()
         self._status: Status | None = None
-        self._moments: MomentSource | None = None
-
-    @property
-    def live(self) -> bool:
-        return False
 
     @property
     def status(self) -> RunStatus:
@@ -125,23 +120,10 @@ class RecordedRun(Run):
             f"This run is recorded and ends at step {self.step}: {wanted} will not come.", code="closed"
         )
 
-    @property
-    def moment_source(self) -> MomentSource:
-        if self._moments is None:
-            from .moments import MomentSource, RecordedRows
+    def _moments(self) -> MomentSource:
+        from .moments import MomentSource, RecordedRows
 
-            self._moments = MomentSource(RecordedRows(self._folder.path, each_on(self._engine)), self._engine)
-            self._moments.refresh()
-        return self._moments
-
-    def close(self) -> None:
-        """Release the statistics in memory; everything stays readable. Safe twice."""
-        if self._moments is not None:
-            self._moments.close()
-            self._moments = None
-        if self._engine is not None:
-            self._engine.close()
-            self._engine = None
+        return MomentSource(RecordedRows(self._folder.path, each_on(self._engine)), self._engine)
 
     @property
     def _streams(self) -> Streams:
@@ -152,10 +134,3 @@ class RecordedRun(Run):
 
     def _not_kept(self, stream: str, query: Query) -> str | None:
         return lacking_here(self._folder.missing_steps, query)
-
-    def _configure(self, patch: ConfigPatch, timeout: float) -> int:
-        raise ClientError(
-            f"{self.name} is a recorded run, so nothing of it can be changed. Connect to a live run with "
-            "connect().",
-            code="recorded",
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -203,30 +203,22 @@ class RecordedStreams:
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
         if (query.first, query.last) != (None, None) and not self._end(segment, stream).may_have(query):
             return
-        try:
-            with opened_parquet(segment.path) as file:
-                names = file.schema.names
-                _check_columns(segment.path, stream, names)
-                if query.measured and "compression_error" not in names:
-                    return
-                for batch in file.batches(stream, [name for name in columns if name in names], query):
-                    yield stream.with_later_columns(batch, columns), 0
-        except FileNotFoundError:
-            raise
-        except DAMAGE as error:
-            raise unreadable_file(segment.path, error) from error
+        with _readable(segment.path), opened_parquet(segment.path) as file:
+            names = file.schema.names
+            _check_columns(segment.path, stream, names)
+            if query.measured and "compression_error" not in names:
+                return
+            for batch in file.batches(stream, [name for name in columns if name in names], query):
+                yield stream.with_later_columns(batch, columns), 0
 
     def _tail_rows(
         self, segment: Segment, stream: Stream, query: Query, columns: list[str], since: int
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
         reading = ArrowStream(segment.path, stream, query, columns)
         try:
-            for batch in reading.batches(since or self._begin(segment.path, query)):
-                yield batch, reading.read_to
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise unreadable_file(segment.path, error) from error
+            with _readable(segment.path, (OSError,)):
+                for batch in reading.batches(since or self._begin(segment.path, query)):
+                    yield batch, reading.read_to
         finally:
             stamp = _stamp(segment.path) if reading.cut else None
             if stamp is not None:
@@ -241,17 +233,13 @@ class RecordedStreams:
 
     def _end(self, segment: Segment, stream: Stream) -> StreamEnd:
         path = segment.path
-        try:
+        with _readable(path):
             stamp = FileStamp.of(path.stat())
             known = self.known.ends.get(path)
             if known is None or known.stamp != stamp:
                 look = _sealed_end if segment.sealed else _tail_end
                 known = self.known.ends[path] = look(path, stream, stamp, known)
             return known.end
-        except FileNotFoundError:
-            raise
-        except DAMAGE as error:
-            raise unreadable_file(path, error) from error
 
 
 def _sealed_end(path: Path, stream: Stream, stamp: FileStamp, known: _KnownEnd | None) -> _KnownEnd:
@@ -261,13 +249,8 @@ def _sealed_end(path: Path, stream: Stream, stamp: FileStamp, known: _KnownEnd |
 
 
 def _only_rank(path: Path) -> int | None:
-    try:
-        with opened_parquet(path) as file:
-            return file.only("rank")
-    except FileNotFoundError:
-        raise
-    except DAMAGE as error:
-        raise unreadable_file(path, error) from error
+    with _readable(path), opened_parquet(path) as file:
+        return file.only("rank")
 
 
 def _tail_end(path: Path, stream: Stream, stamp: FileStamp, known: _KnownEnd | None) -> _KnownEnd:
@@ -297,13 +280,20 @@ def _stamp(path: Path) -> FileStamp | None:
 
 def _file_of(segment: Segment) -> SegmentFile:
     """Return what tells a segment's file from one that replaced it."""
-    try:
+    with _readable(segment.path, (OSError,)):
         of = FileStamp.of(segment.path.stat()) if segment.sealed else arrows_identity(segment.path)
+        return SegmentFile(segment, of)
+
+
+@contextmanager
+def _readable(path: Path, damage: tuple[type[Exception], ...] = DAMAGE) -> Iterator[None]:
+    """Raise ``ClientError`` for what is wrong with a file, unless it is gone: it may have been sealed."""
+    try:
+        yield
     except FileNotFoundError:
         raise
-    except OSError as error:
-        raise unreadable_file(segment.path, error) from error
-    return SegmentFile(segment, of)
+    except damage as error:
+        raise unreadable_file(path, error) from error
 
 
 def unreadable_file(path: Path, error: Exception) -> ClientError:

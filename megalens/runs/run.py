@@ -16,6 +16,7 @@ from ..protocol import Streams, renamed, shown_text
 from ..protocol.messages_generated import (
     Cancel,
     CompressorInfo,
+    ConfigPatch,
     FlagInfo,
     FlagSetting,
     Generate,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from .answers.selection import StreamRows
     from .dask_engine import DaskEngine
-    from .moments import MomentSource
+    from .moments import MomentSource, Progress
 
 _Self = TypeVar("_Self", bound="Run")
 
@@ -371,9 +372,23 @@ class Run(Controls):
         return moment_frame(source, stat, by, steps, where, mixed, live=self.live)
 
     @property
-    @abstractmethod
     def moment_source(self) -> MomentSource:
-        """The run's statistics without pandas: an index, rows and groups as Arrow tables."""
+        """The run's statistics without pandas: an index, rows and groups as Arrow tables; read on first use.
+
+        Raises ``ClientError`` when they cannot be read.
+        """
+        if self._source is None:
+            source = self._moments()
+            source.refresh(self._progress)
+            self._source = source
+        return self._source
+
+    _source: MomentSource | None = None
+    _progress: Progress | None = None
+
+    @abstractmethod
+    def _moments(self) -> MomentSource:
+        """Return the source of the statistics, of which nothing is read yet."""
 
     @property
     def table(self) -> Tables:
@@ -537,3 +552,30 @@ class Run(Controls):
     def __repr__(self) -> str:
         where = [] if self._engine is None else [f"  read by the Dask cluster at {self._engine.address}"]
         return shown_text(os.linesep.join([*run_words(self), *where]))
+
+
+class ReadRun(Run):
+    """A run that is read from files. Nobody knows whether somebody still writes them, so it is not live."""
+
+    _kind = "is a recorded run"
+
+    @property
+    def live(self) -> bool:
+        """False."""
+        return False
+
+    def close(self) -> None:
+        """Release the statistics in memory; everything stays readable. Safe twice."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def _configure(self, patch: ConfigPatch, timeout: float) -> int:
+        raise ClientError(
+            f"{self.name} {self._kind}, so nothing of it can be changed. Connect to a live run with "
+            "connect().",
+            code="recorded",
+        )

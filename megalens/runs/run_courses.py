@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..protocol import make_run_folder, stream_segments
-from .errors import ClientError
+from .errors import ClientError, bad_parameter
 from .query import Query
 from .run_folder import RunFolder
 from .storage import HEADER, cache_file
@@ -120,10 +120,7 @@ class RunCourses:
         Raises ``ClientError`` for more than 5,000.
         """
         if len(folders) > MOST_RUNS:
-            raise ClientError(
-                f"At most {MOST_RUNS:,} runs are compared, got {len(folders):,}. Give fewer.",
-                code="bad-parameter",
-            )
+            raise bad_parameter(f"At most {MOST_RUNS:,} runs are compared, got {len(folders):,}. Give fewer.")
         if self._known is None:
             self._known = self._kept()
         known = self._known
@@ -160,23 +157,14 @@ class RunCourses:
             with pa.ipc.open_file(self._file) as file:
                 table = file.read_all()
             if (table.schema.metadata or {}).get(b"version") == _VERSION.encode():
-                columns = {name: table[name].combine_chunks() for name in _LISTS}
-                lists = {
-                    name: (each.offsets.to_numpy(), each.values.to_numpy(zero_copy_only=False))
-                    for name, each in columns.items()
-                }
+                columns = (table[name].combine_chunks() for name in _LISTS)
+                lists = [np.split(each.values.to_numpy(), each.offsets.to_numpy()[1:-1]) for each in columns]
                 plain = [table[name].to_pylist() for name in ("path", "stamp", "level", "bad_at", "end")]
                 return {
-                    path: (
-                        stamp,
-                        ScalarCourse(
-                            bad_at=bad_at,
-                            end=end,
-                            level=level,
-                            **{name: v[o[at] : o[at + 1]] for name, (o, v) in lists.items()},
-                        ),
+                    path: (stamp, ScalarCourse(level, block, low, high, last, bad_at, end))
+                    for path, stamp, level, bad_at, end, block, low, high, last in zip(
+                        *plain, *lists, strict=True
                     )
-                    for at, (path, stamp, level, bad_at, end) in enumerate(zip(*plain, strict=True))
                 }
         return {}
 
@@ -189,11 +177,7 @@ class RunCourses:
             **{name: [getattr(each, name) for each in courses] for name in ("level", "bad_at", "end")},
         }
         for name in _LISTS:
-            parts = [getattr(each, name) for each in courses]
-            offsets = np.cumsum([0, *map(len, parts)]).astype(np.int32)
-            columns[name] = pa.ListArray.from_arrays(
-                pa.array(offsets), pa.array(np.concatenate([_NONE, *parts]))
-            )
+            columns[name] = pa.array([getattr(each, name) for each in courses], pa.list_(pa.float64()))
         table = pa.table(columns).replace_schema_metadata({"version": _VERSION})
         # A comparison is as good without what is kept: a full disk is no error.
         with suppress(OSError):

@@ -13,23 +13,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
-
 from ..protocol import (
     ProtocolError,
     check_definition,
     is_stream_file,
-    make_run_folder,
-    parse_json,
     read_json_file,
-    replace_file,
 )
 from ..protocol.messages_generated import RunNotes
 from .errors import ClientError
 from .run_folder import RunFolder
-from .storage import HEADER, cache_file
+from .storage import HEADER, KeptRuns
 
-_FORMAT = 1
 NOTES_FILE = "notes.json"
 _MOST_NOTES = 128 * 1024
 # A growing run's header changes every few seconds: the index is written once this share of it is new.
@@ -104,7 +98,7 @@ class RunIndex:
     """
 
     def __init__(self, home: Path) -> None:
-        self._file = cache_file("lists", home)
+        self._file = KeptRuns("lists", home)
         self._known: dict[str, _IndexEntry] | None = None
         self._fresh = 0
         self._seen: set[str] = set()
@@ -156,29 +150,20 @@ class RunIndex:
             for path, known in entries.items()
             if path in self._seen and isinstance(known.run, ListedRun)
         }
-        # A list is as good without its index: a full or foreign disk is no error.
-        with suppress(OSError):
-            make_run_folder(self._file.parent, exist_ok=True)
-            replace_file(self._file, orjson.dumps({"format": _FORMAT, "runs": told}), mode=0o600)
+        self._file.write(told)
         self._fresh = 0
 
     def _entries(self) -> dict[str, _IndexEntry]:
         if self._known is None:
-            self._known = {}
-            with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-                told = parse_json(self._file.read_bytes())
-                if told["format"] == _FORMAT:
-                    self._known = {
-                        path: _entry_of(stamp, ListedRun.read(Path(path), run), taken)
-                        for path, (stamp, run, taken) in told["runs"].items()
-                    }
+            self._known = self._file.read(_entry_of)
         return self._known
 
 
-def _entry_of(stamp: str, run: ListedRun, taken: int) -> _IndexEntry:
+def _entry_of(path: str, told: Any) -> _IndexEntry:
+    stamp, run, taken = told
     # As text, since nanoseconds are more than a number in JSON may be.
     at, size, changed, newest = map(int, stamp.split())
-    return _IndexEntry((at, size, changed), run, taken, newest)
+    return _IndexEntry((at, size, changed), ListedRun.read(Path(path), run), taken, newest)
 
 
 def _newest_change(folder: Path) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from .errors import ClientError
+from .errors import bad_parameter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def unknown_flag(name: str, flags: Collection[str]) -> str:
 def check_flag(flags: Collection[str], flag: object) -> None:
     """Raise :class:`ClientError` where a run that lists its flags has none of this name."""
     if isinstance(flag, str) and flags and flag not in flags:
-        raise ClientError(unknown_flag(flag, flags), code="bad-parameter", field="flag")
+        raise bad_parameter(unknown_flag(flag, flags), "flag")
 
 
 def run_words(run: _DescribedRun) -> Iterator[str]:

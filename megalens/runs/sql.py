@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from .answers.selection import StreamRows
-from .errors import ClientError, bad_argument
+from .errors import ClientError, bad_argument, bad_parameter
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -53,11 +53,7 @@ def sql_frame(rows: StreamRows, query: str) -> DataFrame:
 
 
 def _refused(why: str, tables: dict[str, Any]) -> ClientError:
-    return ClientError(
-        f"The query cannot be answered. {why}\nTables: {', '.join(tables)}.",
-        code="bad-parameter",
-        field="query",
-    )
+    return bad_parameter(f"The query cannot be answered. {why}\nTables: {', '.join(tables)}.", "query")
 
 
 class _StreamScan(ds.InMemoryDataset):  # type: ignore[misc]

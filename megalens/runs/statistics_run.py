@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ..protocol import STREAMS, Streams, empty_table
-from ..protocol.messages_generated import ConfigPatch, Status
+from ..protocol.messages_generated import Status
 from .dask_engine import DaskEngine
 from .errors import ClientError, as_int
 from .moments import MomentSource, Progress, StatisticsTree, rows_of
 from .query import Query
-from .run import Run
+from .run import ReadRun
 from .status import RunStatus, bare_hello
 
 if TYPE_CHECKING:
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.2
 
 
-class StatisticsRun(Run):
+class StatisticsRun(ReadRun):
     """Statistics that another logger wrote; every question reads what was appended."""
+
+    _kind = "is read from files"
 
     def __init__(
         self, tree: StatisticsTree, progress: Progress | None = None, engine: DaskEngine | None = None
@@ -34,23 +36,11 @@ class StatisticsRun(Run):
         self._tree = tree
         self._engine = engine
         self._progress = progress
-        self._source: MomentSource | None = None
         started = tree.root.stat().st_mtime
         self._hello = bare_hello({"id": tree.id, "name": tree.label[:200], "started": started})
 
-    @property
-    def live(self) -> bool:
-        """False, since nobody knows whether somebody still writes the files."""
-        return False
-
-    @property
-    def moment_source(self) -> MomentSource:
-        """The statistics, read on first use. Raises ``ClientError`` when there is nothing to read."""
-        if self._source is None:
-            source = MomentSource(rows_of(self._tree), self._engine)
-            source.refresh(self._progress)
-            self._source = source
-        return self._source
+    def _moments(self) -> MomentSource:
+        return MomentSource(rows_of(self._tree), self._engine)
 
     def readings(self, kind: str) -> DataFrame:
         if self._tree.layout != "trainermon":
@@ -106,25 +96,9 @@ class StatisticsRun(Run):
             self.moment_source.refresh()
         return self.step
 
-    def close(self) -> None:
-        """Release what is in memory; everything stays readable. Safe twice."""
-        if self._source is not None:
-            self._source.close()
-            self._source = None
-        if self._engine is not None:
-            self._engine.close()
-            self._engine = None
-
     @property
     def _streams(self) -> Streams:
         return STREAMS
 
     def _read(self, stream: str, query: Query) -> pa.Table:
         return empty_table(stream)
-
-    def _configure(self, patch: ConfigPatch, timeout: float) -> int:
-        raise ClientError(
-            f"{self.name} is read from files, so nothing of it can be changed. Connect to a live run with "
-            "connect().",
-            code="recorded",
-        )

@@ -7,19 +7,20 @@ import importlib.util
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from platformdirs import user_cache_path
 
-from ..protocol import is_stream_file, shown_text
-from .errors import ClientError
+from ..protocol import is_stream_file, make_run_folder, parse_json, replace_file, shown_text
+from .errors import ClientError, bad_parameter
 
 HEADER = "run.json"
+Known = TypeVar("Known")
 Progress = Callable[[int, int, str], object]
 """Called with (bytes done, bytes in all, what is being done); raise from it to cancel."""
 _FOLDER = "MEGALENS_CACHE_DIR"
@@ -49,6 +50,32 @@ def cache_file(kind: str, home: Path) -> Path:
     return cache_home() / kind / f"{key}.json"
 
 
+class KeptRuns:
+    """What a file of a cache says of run folders, as JSON. Lost or damaged it says nothing."""
+
+    _FORMAT = 1
+
+    def __init__(self, kind: str, home: Path) -> None:
+        self._file = cache_file(kind, home)
+
+    def read(self, of: Callable[[str, Any], Known]) -> dict[str, Known]:
+        """Return what it says by path, as ``of`` makes it of path and JSON."""
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+            told = parse_json(self._file.read_bytes())
+            if told["format"] == self._FORMAT:
+                return {path: of(path, each) for path, each in told["runs"].items()}
+        return {}
+
+    def write(self, told: Mapping[str, Any]) -> None:
+        # Where there is the tracer alone, nobody reads runs.
+        import orjson
+
+        # All is as good without it: a full or foreign disk is no error.
+        with suppress(OSError):
+            make_run_folder(self._file.parent, exist_ok=True)
+            replace_file(self._file, orjson.dumps({"format": self._FORMAT, "runs": dict(told)}), mode=0o600)
+
+
 def is_address(path: str | os.PathLike[str]) -> bool:
     """Return whether this is an address on other storage such as ``s3://bucket/run``; no run's, no path."""
     scheme, there, _ = path.partition("://") if isinstance(path, str) else ("", "", "")
@@ -65,13 +92,12 @@ def check_address(address: str) -> str:
     """
     parts = urlsplit(address)
     if "::" in address:
-        raise ClientError(f"{address!r:.200} chains addresses, which is not supported.", code="bad-parameter")
+        raise bad_parameter(f"{address!r:.200} chains addresses, which is not supported.")
     if parts.password is not None or parts.query:
-        raise ClientError(
+        raise bad_parameter(
             "An address must hold no password and no query: credentials come from the environment or the "
             "storage's own configuration.",
-            code="bad-parameter",
-            field="path",
+            "path",
         )
     for package in ("fsspec", _KINDS.get(parts.scheme, "fsspec")):
         if importlib.util.find_spec(package) is None:
@@ -81,7 +107,7 @@ def check_address(address: str) -> str:
 
 def _lacks(scheme: str, package: str) -> ClientError:
     words = f"{scheme}:// needs {package}. Install it beside megalens[remote]."
-    return ClientError(words, code="bad-parameter", field="path")
+    return bad_parameter(words, "path")
 
 
 def open_storage(address: str) -> tuple[Any, str]:
@@ -94,9 +120,7 @@ def open_storage(address: str) -> tuple[Any, str]:
     except ImportError as error:
         raise _lacks(scheme, "the package that fsspec names for it") from error
     except Exception as error:
-        raise ClientError(
-            f"{address!r:.200} cannot be used: {_words(error)}", code="bad-parameter"
-        ) from error
+        raise bad_parameter(f"{address!r:.200} cannot be used: {_words(error)}") from error
     return storage, str(root).rstrip("/")
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from ..protocol import Streams, is_whole
-from .errors import ClientError, bad_argument
+from .errors import bad_argument, bad_parameter
 from .query import Query, StepChoice
 
 
@@ -49,11 +49,10 @@ class Tables:
         }
         for column, value in where.items():
             if column not in known:
-                raise ClientError(
+                raise bad_parameter(
                     f"The stream {stream} has no column {column!r:.100} of text or whole numbers. It has "
                     f"{', '.join(known)}.",
-                    code="bad-parameter",
-                    field=column,
+                    column,
                 )
             if not (isinstance(value, str) if known[column] is str else is_whole(value, -(2**63))):
                 raise bad_argument(column, "text" if known[column] is str else "a whole number", value)

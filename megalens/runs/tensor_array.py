@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ..protocol import EXPERT, expert_of_part, join_numbers, ranges_text
 from . import arrow_compute as pc
-from .errors import ClientError, as_int
+from .errors import ClientError, as_int, bad_parameter
 from .query import Query
 from .run_words import check_flag
 
@@ -67,10 +67,8 @@ def tensor_array(
         here = left[name].unique().to_pylist()
         value = wanted[name]
         if value is None and name == "layer" and len(here) > 1:
-            raise ClientError(
-                f"array(…) is of one layer, and {flag} has {_several(here)}: give layer=….",
-                code="bad-parameter",
-                field="layer",
+            raise bad_parameter(
+                f"array(…) is of one layer, and {flag} has {_several(here)}: give layer=….", "layer"
             )
         if value is not None and value not in here:
             raise ClientError(

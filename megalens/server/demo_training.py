@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 import sys
 import threading
-from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +12,9 @@ from tornado.web import authenticated
 
 from ..hub.discovery import live_hubs
 from .base_handler import MegalensHandler
-from .child_process import end_process, start_process
-from .errors import ServerError
+from .child_process import RunProcess, end_process
+from .errors import ServerError, require
 
-_RUN = re.compile(r"run ([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
-_MOST_LINE = 500
 _END_SECONDS = 10
 
 
@@ -39,8 +34,7 @@ class DemoHandler(MegalensHandler):
     @authenticated
     @authorized
     async def post(self) -> None:
-        if self.json_body():
-            raise ServerError(400, "bad-parameter", "The body must be {}: the demo takes no settings.")
+        require(not self.json_body(), "The body must be {}: the demo takes no settings.")
         self.answer(await self.in_thread(self.demo.start))
 
     @authenticated
@@ -63,10 +57,7 @@ class DemoTraining:
         ]
         self._allowed = allowed
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
-        self._lines: deque[str] = deque(maxlen=20)
-        self._reader: threading.Thread | None = None
-        self._run: str | None = None
+        self._training: RunProcess | None = None
         self._live = False
         self._stopped = False
         self._closed = False
@@ -96,8 +87,14 @@ class DemoTraining:
         with self._lock:
             if self._closed:
                 raise ServerError(409, "refused", "The Jupyter server is ending. Start it again first.")
-            if self._process is None or self._process.poll() is not None:
-                self._launch()
+            if self._training is None or self._training.process.poll() is not None:
+                self._live = self._stopped = False
+                try:
+                    self._training = RunProcess(self._command)
+                except OSError as error:
+                    raise ServerError(
+                        500, "internal", f"The demo could not be started: {error.strerror}."
+                    ) from error
             return self._state()
 
     def stop(self) -> dict[str, Any]:
@@ -112,58 +109,22 @@ class DemoTraining:
             self._closed = True
             self._end()
 
-    def _launch(self) -> None:
-        self._run = None
-        self._live = False
-        self._stopped = False
-        self._lines.clear()
-        try:
-            process = start_process(self._command)
-        except OSError as error:
-            raise ServerError(500, "internal", f"The demo could not be started: {error.strerror}.") from error
-        self._process = process
-        self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
-        self._reader.start()
-
-    def _read(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            match = _RUN.fullmatch(line.strip())
-            if process is not self._process:
-                continue
-            if match:
-                self._run = match[1]
-            elif line.strip():
-                self._lines.append(line.strip()[:_MOST_LINE])
-
     def _state(self) -> dict[str, Any]:
-        process = self._process
+        training = self._training
         if not self._allowed:
             return _answer("off")
-        if process is None or self._stopped:
+        if training is None or self._stopped:
             return _answer("idle")
-        code = process.poll()
+        code = training.process.poll()
         if code is None:
-            self._live = self._live or any(hub.id == self._run for hub in live_hubs())
-            return _answer("running", self._run) if self._live else _answer("starting")
-        if code == 0:
-            return _answer("idle")
-        if self._reader is not None:
-            # The last line may still be in the pipe.
-            self._reader.join(2)
-        return _answer("failed", None, self._last_line(code))
-
-    def _last_line(self, code: int) -> str:
-        line = self._lines[-1] if self._lines else f"it ended with exit code {code} and wrote nothing"
-        home = str(Path.home())
-        return line.replace(home, "~")
+            self._live = self._live or any(hub.id == training.run for hub in live_hubs())
+            return _answer("running", training.run) if self._live else _answer("starting")
+        return _answer("idle") if code == 0 else _answer("failed", None, training.last_line(code))
 
     def _end(self) -> None:
-        process = self._process
-        if process is None or process.poll() is not None:
-            return
-        self._stopped = True
-        end_process(process, _END_SECONDS)
+        if self._training is not None and self._training.process.poll() is None:
+            self._stopped = True
+            end_process(self._training.process, _END_SECONDS)
 
 
 def _answer(state: str, run: str | None = None, message: str | None = None) -> dict[str, Any]:

@@ -50,6 +50,18 @@ class ServerError(MegalensError):
         return body
 
 
+def require(fits: object, message: str, field: str | None = None) -> None:
+    """Raise ``ServerError`` 400, code ``bad-parameter``, unless a parameter fits."""
+    if not fits:
+        raise ServerError(400, "bad-parameter", message, field)
+
+
+def not_recorded() -> ServerError:
+    """Return the refusal of the folder of a live run that has none."""
+    words = "This run is live and not recorded: connect to it instead of reading its folder."
+    return ServerError(404, "not-found", words)
+
+
 def no_run(run_id: str) -> ServerError:
     """Return the refusal of a run that is not there."""
     return ServerError(404, "not-found", f"There is no run {run_id!r:.120}. Ask for the list of runs again.")

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..protocol import MAX_TEXT_BYTES, ProtocolError, decode_message, encode_message
 from ..protocol.messages_generated import Message
-from .errors import ServerError
+from .errors import ServerError, require
 
 _MOST_NAME = 200
 
@@ -31,8 +31,9 @@ class AllowedHubs:
         Raises ``ServerError``: 400 when it is no address, 403 when the administrator did not allow it.
         """
         match = _ADDRESS.fullmatch(address) if isinstance(address, str) and len(address) <= 300 else None
-        if match is None or not 0 < int(match[2]) < 65536:
-            raise ServerError(400, "bad-parameter", "An address must look like ws://host:port.", "address")
+        fits = match is not None and 0 < int(match[2]) < 65536
+        require(fits, "An address must look like ws://host:port.", "address")
+        assert match is not None
         host = f"{match[1].lower()}:{int(match[2])}"
         if not any(fnmatch.fnmatchcase(host, pattern) for pattern in self._patterns):
             raise ServerError(

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from ..protocol import SUBPROTOCOL, HubReader, ProtocolError, encode_message
 from ..protocol.messages_generated import Hello, Join
 from .base_handler import MegalensHandler
-from .errors import ServerError
+from .errors import ServerError, require
 from .hub_target import HubTarget
 from .relay import open_hub
 from .translations import DIALECTS, Translations
@@ -42,28 +42,18 @@ class HubsHandler(MegalensHandler):
     async def post(self) -> None:
         """Connect to a hub that the administrator's allow-list names, and answer its entry."""
         body = self.json_body()
-        unknown = set(body) - {"address", "token", "dialect", "config", "prompts", "tokens"}
-        if unknown:
-            raise ServerError(
-                400,
-                "bad-parameter",
-                "The body must be {address, token}, or {address, dialect, config?, prompts?, tokens?} for a "
-                "foreign hub.",
-            )
+        require(
+            set(body) <= {"address", "token", "dialect", "config", "prompts", "tokens"},
+            "The body must be {address, token}, or {address, dialect, config?, prompts?, tokens?} for a "
+            "foreign hub.",
+        )
         dialect = body.get("dialect", "megalens")
         if dialect != "megalens":
             self.answer(await self._follow(dialect, body))
             return
-        token = body.get("token")
-        if (
-            not isinstance(token, str)
-            or not 1 <= len(token) <= 1000
-            or not token.isascii()
-            or not token.isprintable()
-        ):
-            raise ServerError(
-                400, "bad-parameter", "A token must be text of 1 to 1000 printable characters.", "token"
-            )
+        token: Any = body.get("token")
+        fits = isinstance(token, str) and 1 <= len(token) <= 1000 and token.isascii() and token.isprintable()
+        require(fits, "A token must be text of 1 to 1000 printable characters.", "token")
         address = self.registry.allowed.check(body.get("address"))
         hello = await _greet(address, token)
         run = hello["run"]
@@ -81,27 +71,17 @@ class HubsHandler(MegalensHandler):
         self.finish()
 
     async def _follow(self, dialect: Any, body: dict[str, Any]) -> dict[str, Any]:
-        if dialect not in DIALECTS:
-            raise ServerError(
-                400, "bad-parameter", f"A dialect is one of megalens, {', '.join(DIALECTS)}.", "dialect"
-            )
+        require(dialect in DIALECTS, f"A dialect is one of megalens, {', '.join(DIALECTS)}.", "dialect")
         config, prompts, tokens = body.get("config"), body.get("prompts", []), body.get("tokens", 10)
-        if config is not None and (not isinstance(config, dict) or len(json.dumps(config)) > _MOST_CONFIG):
-            raise ServerError(400, "bad-parameter", "A config must be the Config of messages.", "config")
-        if not (
-            isinstance(prompts, list)
-            and len(prompts) <= _MOST_PROMPTS
-            and all(isinstance(prompt, str) and len(prompt) <= _MOST_PROMPT for prompt in prompts)
-        ):
-            raise ServerError(
-                400, "bad-parameter", f"Prompts must be at most {_MOST_PROMPTS} short texts.", "prompts"
-            )
-        if not isinstance(tokens, int) or isinstance(tokens, bool) or not 1 <= tokens <= 100_000:
-            raise ServerError(400, "bad-parameter", "tokens must be a whole number from 1.", "tokens")
-        if dialect == "inference" and not prompts:
-            raise ServerError(
-                400, "bad-parameter", "An inference hub sends nothing unless it is given prompts.", "prompts"
-            )
+        fits = config is None or (isinstance(config, dict) and len(json.dumps(config)) <= _MOST_CONFIG)
+        require(fits, "A config must be the Config of messages.", "config")
+        fits = isinstance(prompts, list) and len(prompts) <= _MOST_PROMPTS
+        fits = fits and all(isinstance(prompt, str) and len(prompt) <= _MOST_PROMPT for prompt in prompts)
+        require(fits, f"Prompts must be at most {_MOST_PROMPTS} short texts.", "prompts")
+        fits = isinstance(tokens, int) and not isinstance(tokens, bool) and 1 <= tokens <= 100_000
+        require(fits, "tokens must be a whole number from 1.", "tokens")
+        fits = dialect != "inference" or bool(prompts)
+        require(fits, "An inference hub sends nothing unless it is given prompts.", "prompts")
         address = self.registry.allowed.check(body.get("address"))
         await _reach(address)
         run_id = await self.in_thread(self.translations.start, address, dialect, config, prompts, tokens)

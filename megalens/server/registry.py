@@ -18,7 +18,7 @@ from ..protocol import attempt_folders, shown_text
 from ..runs import ClientError, RunFolder
 from ..runs.run_index import ListedRun, recording_bytes
 from ..runs.run_words import job_name
-from .errors import ServerError, no_run, some_of
+from .errors import ServerError, no_run, not_recorded, some_of
 from .hub_target import AllowedHubs, HubTarget
 from .reader.between import RunPlace
 from .recorded_runs import RecordedRuns
@@ -112,13 +112,7 @@ class RunRegistry:
             self._live()
             found = self._recorded().get(run_id)
         if found is None:
-            if self.hub(run_id) is not None:
-                raise ServerError(
-                    404,
-                    "not-found",
-                    "This run is live and not recorded: connect to it instead of reading its folder.",
-                )
-            raise no_run(run_id)
+            raise no_run(run_id) if self.hub(run_id) is None else not_recorded()
         # Two requests may read at once.
         return _opened(found)
 
@@ -127,15 +121,15 @@ class RunRegistry:
         with self._lock:
             target = self._live().get(run_id)
             folder = self._recorded().get(run_id)
-        tree = self.statistics.get(run_id)
+        statistics = self.statistics.get(run_id)
         place: RunPlace = {}
         if folder is not None:
             place["folder"] = str(folder.path)
             place["name"] = self._names.get(run_id) or folder.name
         if target is not None:
             place["hub"] = (target.address, target.token)
-        if tree is not None:
-            place["tree"] = tree.place()
+        if statistics is not None:
+            place["tree"] = statistics.tree.told()
         if not place:
             raise no_run(run_id)
         return place

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -16,10 +15,10 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
-from websockets.typing import Subprotocol
 
 from ..hub.connections import DirectConnect, MinuteLog
 from ..protocol import MAX_HUB_BYTES, MESSAGE_TYPES, HubReader, ProtocolError, encode_message
+from ..protocol.connection import hub_options
 from ..protocol.messages_generated import Message
 from .errors import ServerError
 from .hub_target import HubTarget
@@ -35,11 +34,6 @@ _PASSED_ON = {1000, 1001, 1009, *range(4400, 4500)}
 
 _OPEN_SECONDS = 10
 
-# The library's own log has the headers at debug level, and the token is one of them.
-_QUIET = logging.getLogger("megalens.server.websockets")
-_QUIET.setLevel(logging.CRITICAL)
-_QUIET.propagate = False
-
 
 async def open_hub(address: str, token: str, subprotocols: Sequence[str]) -> ClientConnection:
     """Connect to a hub, offering the browser's subprotocols.
@@ -49,11 +43,6 @@ async def open_hub(address: str, token: str, subprotocols: Sequence[str]) -> Cli
     try:
         return await DirectConnect(
             address,
-            subprotocols=[Subprotocol(name) for name in subprotocols] or None,
-            additional_headers={"Authorization": f"Bearer {token}"},
-            compression=None,
-            # A proxy of the environment must see neither the rows nor the token.
-            proxy=None,
             max_size=MAX_HUB_BYTES,
             # What waits here is memory of this server; the hub's own queue coalesces and is the one to fill.
             max_queue=2,
@@ -62,7 +51,7 @@ async def open_hub(address: str, token: str, subprotocols: Sequence[str]) -> Cli
             ping_timeout=None,
             open_timeout=_OPEN_SECONDS,
             close_timeout=2,
-            logger=_QUIET,
+            **hub_options(token, *subprotocols),
         )
     except InvalidStatus as error:
         if error.response.status_code in (401, 403):

@@ -16,7 +16,7 @@ from ..protocol import ProtocolError, check_definition, is_stream_file, replace_
 from ..protocol.messages_generated import RunNotes
 from ..runs import RunFolder
 from ..runs.run_index import NOTES_FILE, file_stamp, read_notes
-from .errors import ServerError
+from .errors import ServerError, require
 
 _RULES = {
     "notes": "notes must be text of at most 10,000 characters.",
@@ -88,11 +88,9 @@ def _delete(name: str, directory: int) -> None:
 
 def checked_name(name: Any) -> str:
     """Return a name that somebody gave a run; raises ``ServerError`` 400 for a bad one."""
-    if not isinstance(name, str) or not 1 <= len(name.strip()) <= 200 or not name.isprintable():
-        raise ServerError(
-            400, "bad-parameter", "A name must be text of 1 to 200 printable characters.", "name"
-        )
-    return name.strip()
+    fits = isinstance(name, str) and 1 <= len(name.strip()) <= 200 and name.isprintable()
+    require(fits, "A name must be text of 1 to 200 printable characters.", "name")
+    return str(name).strip()
 
 
 class NotesFiles:

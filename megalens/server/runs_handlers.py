@@ -11,7 +11,7 @@ from tornado.web import authenticated
 from ..protocol import CoursesRequest, StatisticsRequest, check_request
 from ..runs.storage import is_address
 from .base_handler import MegalensHandler
-from .errors import ServerError
+from .errors import ServerError, require
 from .forward import ForwardHandler
 from .reader.process import Reader
 
@@ -74,13 +74,11 @@ class RunHandler(ForwardHandler):
     async def patch(self, run_id: str) -> None:
         body = self.json_body()
         unknown = set(body) - {"name", "notes", "tags"}
-        if unknown or not body:
-            raise ServerError(
-                400,
-                "bad-parameter",
-                "The body must be {name, notes, tags}, at least one of them and nothing else.",
-                min(unknown, default="name")[:100],
-            )
+        require(
+            body and not unknown,
+            "The body must be {name, notes, tags}, at least one of them and nothing else.",
+            min(unknown, default="name")[:100],
+        )
         self.answer(await self.in_thread(self.registry.describe, run_id, body))
 
     @authenticated

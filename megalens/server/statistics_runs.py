@@ -14,8 +14,7 @@ from ..protocol.messages_generated import Hello, Status
 from ..runs import ClientError
 from ..runs.moments import StatisticsTree, find_trees
 from ..runs.status import bare_hello
-from .errors import ServerError, closed_words, some_of
-from .reader.between import TreePlace
+from .errors import ServerError, closed_words, require, some_of
 
 _MOST_RUNS = 1000
 _KNOWN_SECONDS = 5.0
@@ -46,16 +45,6 @@ class ServedStatistics:
         """Return a minimal ``hello``: no model, no flags."""
         return bare_hello({"id": self.id, "name": name, "started": self.times()[0]})
 
-    def place(self) -> TreePlace:
-        """Return what the reading process needs to know of it."""
-        within = self.tree.within
-        return {
-            "label": self.tree.label,
-            "root": str(self.tree.root),
-            "layout": self.tree.layout,
-            "within": None if within is None else str(within),
-        }
-
     def status(self, step: int) -> Status:
         return {"type": "status", "state": "finished", "step": max(step, 0), "producers": [], "viewers": 0}
 
@@ -83,7 +72,7 @@ class StatisticsRuns:
         try:
             trees = self._confined(find_trees(folder, closed), self._root)
         except ClientError as error:
-            raise _in_words(error, shown) from error
+            raise _in_words(error) from error
         except OSError as error:
             raise ServerError(
                 409, "unreadable", f"Could not look into {shown}: {error.strerror}.", "path"
@@ -142,10 +131,7 @@ class StatisticsRuns:
 
     def resolve(self, path: str) -> tuple[Path, str]:
         """Return a user's path, and its name for sentences; raises as :meth:`open`."""
-        if "\0" in path:
-            raise ServerError(
-                400, "bad-parameter", "path must be the text of a path below the server's root.", "path"
-            )
+        require("\0" not in path, "path must be the text of a path below the server's root.", "path")
         root = self._root.as_posix()
         text = path.strip()
         # Somebody may paste what a terminal shows.
@@ -187,6 +173,6 @@ def _outside() -> ServerError:
     )
 
 
-def _in_words(error: ClientError, shown: str) -> ServerError:
+def _in_words(error: ClientError) -> ServerError:
     status = {"not-found": 404, "bad-parameter": 400}.get(error.code, 409)
     return ServerError(status, error.code, error.message, "path")

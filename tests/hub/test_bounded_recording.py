@@ -109,11 +109,13 @@ def test_a_reader_of_statistics_that_grow_sees_that_old_ones_are_gone(recorder, 
     record(bounded, (moments(step) for step in range(1, 100)))
     rows = RecordedRows(tmp_path / "run")
     rows.refresh()
-    assert rows.stats()[0].steps[0] == 1
+    (found,) = rows.stats().values()
+    assert found.steps[0] == 1
     record(bounded, (moments(step) for step in range(100, 1500)))
     assert rows.refresh()
     steps = steps_of(tmp_path, "moments")
-    assert (rows.stats()[0].steps[0], rows.stats()[0].rows) == (steps[0], len(steps))
+    (found,) = rows.stats().values()
+    assert (found.steps[0], found.rows) == (steps[0], len(steps))
     rows.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from recorded_moments import moments_of, row_of
 from recorded_run import write, write_run
 
 SPIKE_STEP, SPIKE = 25, "decoder.layers.2.mlp.linear_fc1.weight"
@@ -39,33 +40,6 @@ def values_of_tensor(stat: str, name: str, step: int) -> np.ndarray:
     return values * 60 if (stat, name, step) == ("grad", SPIKE, SPIKE_STEP) else values
 
 
-def moment_row(stat: str, name: str, step: int, values: np.ndarray, *, nan: int = 0, **more) -> dict:
-    """One row of the stream ``moments``."""
-    mean = values.mean()
-    from_mean = values - mean
-    return {
-        "step": step,
-        "samples": step * 16,
-        "stat": stat,
-        "name": name,
-        "rank": 0,
-        "stage": -1,
-        "count": float(len(values)),
-        "mean": mean,
-        **{f"m{power}": (from_mean**power).sum() for power in (2, 3, 4)},
-        "min": values.min(),
-        "max": values.max(),
-        "nan_count": float(nan),
-        "inf_count": 0.0,
-        "negative_inf_count": 0.0,
-        "near_zero_count": float((np.abs(values) < 1e-8).sum()),
-        "rounding": 0.0,
-        "gradient_stage": "pre_clip" if stat == "grad" else "",
-        "loss_scale": 1.0,
-        **more,
-    }
-
-
 def write_explored_run(
     folder: Path,
     *,
@@ -77,13 +51,8 @@ def write_explored_run(
     """Write a run folder with tensors, scalars and moments in it, and return it."""
     write_run(folder, statistics=dict.fromkeys(stats, every), **header)
     rows = [
-        moment_row(
-            stat,
-            name,
-            step,
-            values_of_tensor(stat, name, step),
-            nan=2 if (stat, name, step) == ("grad", BAD, BAD_STEP) else 0,
-        )
+        row_of(stat, name, step, **moments_of(values_of_tensor(stat, name, step)))
+        | {"nan_count": 2.0 if (stat, name, step) == ("grad", BAD, BAD_STEP) else 0.0}
         for step in range(every, steps + 1, every)
         for stat in stats
         for name in names_of(stat)

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from live_run import LiveRun
 
 # The plugin's fixtures belong to this folder alone: one of them makes a server for every test.
 from pytest_jupyter.jupyter_server import *  # noqa: F403
 from recorded_run import write_run
+from runs_fixtures import live  # noqa: F401
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
@@ -58,20 +58,6 @@ def server_without_git():
 @pytest.fixture
 def run_folder(jp_root_dir):
     return write_run(jp_root_dir / "megalens-runs" / "20261120-101500-gpt-demo")
-
-
-@pytest.fixture
-def live(runtime, outside):
-    """Start live runs, and end every one that is left."""
-    runs = []
-
-    def start(*options, **named):
-        runs.append(LiveRun(runtime, *options, **named).announce())
-        return runs[-1]
-
-    yield start
-    for run in runs:
-        run.close()
 
 
 @pytest.fixture
@@ -131,5 +117,19 @@ def ask(jp_fetch):
             json.loads(answer.body) if kind.startswith("application/json") else answer.body,
             answer.headers,
         )
+
+    return fetch
+
+
+@pytest.fixture
+def moments(ask):
+    """Ask an endpoint of statistics; wait while the server still reads."""
+
+    async def fetch(run, *path, **options):
+        while True:
+            status, body, headers = await ask("runs", run, "moments", *path, **options)
+            if status != 202:
+                return status, body, headers
+            assert body["progress"]["done"] <= body["progress"]["total"]
 
     return fetch

@@ -2,9 +2,11 @@
 
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from fuzzing import golden_frames, mutated_frame
+from recorded_run import tensor
 
 from megalens.hub.stream_folder import StreamFile
 from megalens.protocol import (
@@ -19,24 +21,9 @@ from megalens.protocol import (
 
 
 def tensors(step, *, flag="QKV_mat_mul", values=(1.0, 2.0, 3.0), nan=0):
-    row = {
-        "step": step,
-        "micro_batch": 0,
-        "phase": "train",
-        "pass": "forward",
-        "rank": 0,
-        "layer": 1,
-        "flag": flag,
-        "part": "q",
-        "compressor": "Tile(tiles=3, reduction='mean')",
-        "source_shape": [1, 3],
-        "shape": [1, 3],
-        "values": list(values),
-        "labels": [],
-        "nan_count": nan,
-        "inf_count": 0,
-        **STREAMS["tensors"].absent,
-    }
+    said = {"source_shape": [1, 3], "shape": [1, 3]}
+    values = np.array(values, np.float32)
+    row = tensor(step, 1, flag, "q", "Tile(tiles=3, reduction='mean')", values, nan, **said)
     rows = [row, {**row, "layer": 2}]
     return encode_frame("tensors", pa.Table.from_pylist(rows, stream_schema("tensors")), step=step)
 

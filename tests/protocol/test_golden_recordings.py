@@ -62,17 +62,6 @@ def test_an_index_of_an_older_recording_is_passed_over(instead: bytes | None, tm
     assert _answers(folder) == _answers(RECORDINGS / "finished")
 
 
-def test_a_file_that_a_crash_cut_short_is_read_up_to_its_last_whole_message(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(RECORDINGS / "growing", folder)
-    path = folder / "tensors.arrows"
-    # The last message has the steps 4 and 5.
-    path.write_bytes(path.read_bytes()[:-8])
-    with megalens.open(folder) as run:
-        assert rows_as_json(run.table("tensors")) == [row for row in ROWS["tensors"] if row["step"] < 4]
-        assert run.truncated == ["tensors"]
-
-
 def test_of_an_earlier_attempt_the_steps_before_the_checkpoint_are_taken() -> None:
     with megalens.open(RECORDINGS / "went-back") as run:
         losses = run.scalars("loss")

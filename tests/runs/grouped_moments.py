@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 from held_rows import HeldRows
+from recorded_moments import moments_of, row_of
 
 from megalens.protocol import stream_schema
 from megalens.runs.moments import MomentQuery, MomentSource
@@ -10,30 +11,8 @@ from megalens.runs.moments import MomentQuery, MomentSource
 
 def row(name, step=1, stat="grad", **more):
     values = np.random.default_rng(abs(hash((name, step, stat))) % 2**32).normal(size=4)
-    d = values - values.mean()
-    return {
-        "step": step,
-        "samples": step * 8,
-        "stat": stat,
-        "name": name,
-        "rank": 0,
-        "stage": -1,
-        "count": 4.0,
-        "mean": values.mean(),
-        "m2": (d**2).sum(),
-        "m3": (d**3).sum(),
-        "m4": (d**4).sum(),
-        "min": values.min(),
-        "max": values.max(),
-        "nan_count": 0.0,
-        "inf_count": 0.0,
-        "negative_inf_count": 0.0,
-        "near_zero_count": float((np.abs(values) < 1e-8).sum()),
-        "rounding": 0.0,
-        "gradient_stage": "",
-        "loss_scale": 1.0,
-        **more,
-    }
+    said = {"samples": step * 8, "gradient_stage": "", **moments_of(values)}
+    return row_of(stat, name, step, **said | more)
 
 
 def source(rows):

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
+from recorded_run import tensor
 
-from megalens.protocol import STREAMS, Peaks, stream_schema
+from megalens.protocol import Peaks, stream_schema
 from megalens.runs.answers.coarser_peaks import coarser_rows, coarser_shape
 
 
@@ -21,12 +22,8 @@ def kept(whole, cells):
 
 def row(whole, cells, **more):
     values = kept(whole, cells)
-    return {
-        **{"step": 1, "micro_batch": 0, "phase": "generate", "pass": "forward", "rank": 0, "layer": 0},
-        **{"flag": "RawAttentionScore_mat_mul", "part": "", "compressor": str(Peaks(cells))},
-        **{"source_shape": list(whole.shape), "shape": list(values.shape), "values": values.ravel()},
-        **{"labels": [], "nan_count": 0, "inf_count": 0, **STREAMS["tensors"].absent, **more},
-    }
+    said = {"phase": "generate", "source_shape": list(whole.shape)}
+    return tensor(1, 0, "RawAttentionScore_mat_mul", "", str(Peaks(cells)), values, **said) | more
 
 
 def batch_of(*rows):

@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from live_run import LiveRun, eventually
+from live_run import eventually
 
 from megalens.runs import connect
 from megalens.runs.answers import RunAnswers
@@ -14,15 +14,10 @@ STEPS = 120
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    runtime = tmp_path / "runtime"
-    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(runtime))
-    live = LiveRun(runtime, "--record", tmp_path / "runs", "--backlog-bytes", 20_000).announce()
-    live.step(STEPS)
-    try:
-        yield live
-    finally:
-        live.close()
+def run(live, tmp_path):
+    run = live("--record", tmp_path / "runs", "--backlog-bytes", 20_000)
+    run.step(STEPS)
+    return run
 
 
 def test_a_live_run_is_answered_for_from_its_first_step(run):

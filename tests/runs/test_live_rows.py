@@ -3,8 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from grouped_moments import row
-from held_rows import HeldRows
+from grouped_moments import row, source
 
 from megalens.protocol import LAST_STEP, stream_schema
 from megalens.runs.moments import LiveRows, MomentQuery, MomentSource
@@ -63,9 +62,7 @@ def test_answers_are_those_of_all_rows_together(tmp_path, monkeypatch, case, win
         for rows in [*messages, *arrived]
         for one in rows
     }
-    together = HeldRows()
-    together.append(table(sorted(every.values(), key=lambda one: one["step"])))
-    whole = MomentSource(together)
+    whole = source(sorted(every.values(), key=lambda one: one["step"]))
     assert live.index()["stats"] == whole.index()["stats"]
     assert sorted(live.index()["names"]) == sorted(whole.index()["names"])
     for asked in (
@@ -74,9 +71,7 @@ def test_answers_are_those_of_all_rows_together(tmp_path, monkeypatch, case, win
         {"stat": "grad", "by": ["rank"], "steps": [0, 37]},
         {"stat": "grad", "by": ["name"], "steps": [5, 6]},
     ):
-        one, other = (
-            source.groups(MomentQuery.of_request(**asked, lean=True)).table for source in (live, whole)
-        )
+        one, other = (each.groups(MomentQuery.of_request(**asked, lean=True)).table for each in (live, whole))
         for name in (*(each for each in asked["by"] if each != "name"), "step", "count", "value"):
             np.testing.assert_allclose(one[name], other[name], err_msg=f"{asked} {name}")
     assert live.rows(["grad"]).num_rows == whole.rows(["grad"]).num_rows

@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from recorded_moments import moments_of, row_of
 from recorded_run import write, write_run
 
 from megalens.protocol import encode_frame, parse_name, stream_schema
@@ -46,37 +47,12 @@ def values_of(name, step, stat):
 
 
 def rows(steps=3, stats=("param", "grad")):
-    made = []
-    for step in range(1, steps + 1):
-        for stat in stats:
-            for name in NAMES:
-                values = values_of(name, step, stat)
-                d = values - values.mean()
-                made.append(
-                    {
-                        **{
-                            "step": step,
-                            "samples": step * 16,
-                            "stat": stat,
-                            "name": name,
-                            "rank": 1,
-                            "stage": -1,
-                        },
-                        **{"count": 50.0, "mean": values.mean()},
-                        **{f"m{power}": (d**power).sum() for power in (2, 3, 4)},
-                        **{
-                            "min": values.min(),
-                            "max": values.max(),
-                            "nan_count": 0.0,
-                            "inf_count": 0.0,
-                            "negative_inf_count": 0.0,
-                            "near_zero_count": float((values == 1e-9).sum()),
-                            "rounding": 0.0,
-                        },
-                        **{"gradient_stage": "pre_clip" if stat == "grad" else "", "loss_scale": 1.0},
-                    }
-                )
-    return made
+    return [
+        row_of(stat, name, step, rank=1, **moments_of(values_of(name, step, stat)))
+        for step in range(1, steps + 1)
+        for stat in stats
+        for name in NAMES
+    ]
 
 
 @pytest.fixture

@@ -3,13 +3,10 @@
 import json
 from pathlib import Path
 
-import pyarrow as pa
+import grouped_moments
 import pytest
-from held_rows import HeldRows
 
-from megalens.protocol import stream_schema
 from megalens.runs import ClientError
-from megalens.runs.moments import MomentQuery, MomentSource
 
 GOLDEN = Path(__file__).parents[2] / "protocol" / "fixtures" / "moments" / "groups.json"
 CASES = json.loads(GOLDEN.read_text(encoding="utf-8"))
@@ -21,10 +18,7 @@ def ask(case):
         {**REST, "min": row["mean"], "max": row["mean"], "gradient_stage": "", **row}
         for row in sorted(case["rows"], key=lambda row: row["step"])
     ]
-    held = HeldRows()
-    held.append(pa.Table.from_pylist(rows, schema=stream_schema("moments")))
-    query = dict(case["query"])
-    return MomentSource(held).groups(MomentQuery.of_request(query.pop("stat", "grad"), **query))
+    return grouped_moments.ask(rows, **case["query"])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["doc"])

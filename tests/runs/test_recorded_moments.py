@@ -2,8 +2,6 @@
 
 import itertools
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +10,7 @@ import pytest
 from held_rows import HeldRows
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded_moments import row_of
 
 from megalens.protocol import LAST_STEP, STREAMS, segment_name, stream_schema
 from megalens.runs import ClientError
@@ -48,39 +47,30 @@ def rows_of_a_run(steps=40):
                 for end in ends:
                     count = float(rng.integers(0, 5))
                     rows.append(
-                        {
-                            "step": step,
-                            "samples": 8 * step,
-                            "stat": stat,
-                            "name": f"decoder.layers.{layer}.mlp.linear_fc{1 + layer % 2}{end or '.weight'}",
-                            "rank": layer % 3 - 1,
-                            "stage": layer // 2,
-                            "count": count,
-                            "mean": rng.normal(),
-                            "m2": count * rng.uniform(),
-                            "m3": rng.normal(),
-                            "m4": count * rng.uniform(1, 2),
-                            "min": -3.0,
-                            "max": 3.0,
-                            "nan_count": float(rng.random() < 0.05),
-                            "inf_count": 0.0,
+                        row_of(
+                            stat,
+                            f"decoder.layers.{layer}.mlp.linear_fc{1 + layer % 2}{end or '.weight'}",
+                            step,
+                            rank=layer % 3 - 1,
+                            stage=layer // 2,
+                            count=count,
+                            mean=rng.normal(),
+                            m2=count * rng.uniform(),
+                            m3=rng.normal(),
+                            m4=count * rng.uniform(1, 2),
+                            min=-3.0,
+                            max=3.0,
+                            nan_count=float(rng.random() < 0.05),
                             **STREAMS["moments"].absent,
-                            "rounding": 0.0,
-                            "gradient_stage": "pre_clip" if stat == "grad" else "",
-                            "loss_scale": 1.0,
-                        }
+                        )
                     )
     return pa.Table.from_pylist(rows, schema=stream_schema("moments"))
 
 
-def in_memory_rows(table):
+def in_memory(table):
     held = HeldRows()
     held.append(table)
-    return held
-
-
-def in_memory(table):
-    return MomentSource(in_memory_rows(table))
+    return MomentSource(held)
 
 
 SCHEMA = stream_schema("moments")
@@ -334,27 +324,3 @@ def test_what_there_is_is_what_the_rows_say(small_groups):
             ("grad", 160, 5000, 40),
             ("activation", 104, 39, 13),
         ]
-
-
-@pytest.mark.slow
-def test_questions_need_no_duckdb(small_groups):
-    program = """
-import sys
-from pathlib import Path
-from megalens.runs.moments import MomentQuery, MomentSource, RecordedRows, load_libraries
-load_libraries()
-source = MomentSource(RecordedRows(Path(sys.argv[1])))
-source.refresh()
-source.index()
-source.groups(MomentQuery.of_request(**{"stat": "grad", "by": ["layer"], "points": 5}, lean=True))
-source.rows(["grad"])
-print("duckdb" in sys.modules)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(small_groups[1][1])],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=True,
-    )
-    assert done.stdout.split() == ["False"]

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from recorded_moments import moments_of, row_of
 from test_recorded_moments import in_memory, opened, same, tail
 
 from megalens.hub.segment_file import clear_leftovers, remove_segment, seal_tail, sealed_bytes
@@ -61,21 +62,13 @@ def rows_of_a_run(steps=30, **more):
             for name in [f"{name}{end}" for name in (*names, "embedding.a", "embedding.b") for end in ends]:
                 count = float(rng.integers(0, 5))
                 rows.append(
-                    {
-                        **{"step": step, "samples": 8 * step, "stat": stat, "name": name},
-                        **{"rank": int(rng.integers(0, 2)), "stage": len(rows) % 2 * 3, "count": count},
-                        **{"mean": rng.normal(), "m2": count * rng.uniform(), "m3": rng.normal()},
-                        **{"m4": count * rng.uniform(1, 2), "min": -rng.uniform(), "max": rng.uniform()},
-                        **{
-                            "nan_count": float(rng.random() < 0.1),
-                            "inf_count": 0.0,
-                            "negative_inf_count": 0.0,
-                        },
-                        **{"near_zero_count": float(rng.integers(0, 3)), "rounding": 0.0},
-                        "gradient_stage": rng.choice(["pre_clip", "pre_step"]) if stat == "grad" else "",
-                        "loss_scale": np.nan if rng.random() < 0.02 else 1.0,
-                        **more,
-                    }
+                    row_of(stat, name, step)
+                    | {"rank": int(rng.integers(0, 2)), "stage": len(rows) % 2 * 3, "count": count}
+                    | {"mean": rng.normal(), "m2": count * rng.uniform(), "m3": rng.normal()}
+                    | {"m4": count * rng.uniform(1, 2), "min": -rng.uniform(), "max": rng.uniform()}
+                    | {"nan_count": float(rng.random() < 0.1), "near_zero_count": float(rng.integers(0, 3))}
+                    | {"gradient_stage": rng.choice(["pre_clip", "pre_step"]) if stat == "grad" else ""}
+                    | {"loss_scale": np.nan if rng.random() < 0.02 else 1.0, **more}
                 )
                 if rng.random() < 0.02:
                     rows[-1] |= {"min": np.nan, "nan_count": np.nan}
@@ -119,25 +112,18 @@ def test_questions_by_layer_are_answered_without_a_row(query, run, monkeypatch):
 
 def test_the_answers_are_what_numpy_says_of_all_values(tmp_path):
     rng, rows, known = np.random.default_rng(1), [], {}
-    template = rows_of_a_run(1).slice(0, 1).to_pylist()[0]
     for step in range(1, 9):
         for layer in range(2):
             for at in range(6):
                 values = rng.normal(size=10) * 10.0**at
-                d = values - values.mean()
                 known.setdefault((layer, step), []).append(values)
-                sums = {f"m{power}": (d**power).sum() for power in (2, 3, 4)}
-                row = {"step": step, "name": f"layers.{layer}.w{at}", "mean": values.mean(), **sums}
-                row |= {"count": 10.0, "min": values.min(), "max": values.max(), "nan_count": 0.0}
-                rows.append({**template, **row})
+                rows.append(row_of("grad", f"layers.{layer}.w{at}", step, **moments_of(values)))
     recording(tmp_path, pa.Table.from_pylist(rows, schema=stream_schema("moments")))
     found = opened(tmp_path).groups(MomentQuery.of_request("grad", by=["layer"])).table.to_pylist()
     assert len(found) == 16
     for row in found:
         values = np.concatenate(known[row["layer"], row["step"]])
-        d = values - values.mean()
-        expected = {"value": np.sqrt((values**2).sum()), "mean": values.mean(), "m2": (d**2).sum()}
-        expected |= {"m3": (d**3).sum(), "m4": (d**4).sum(), "min": values.min(), "max": values.max()}
+        expected = {"value": np.sqrt((values**2).sum()), **moments_of(values)}
         for name, value in expected.items():
             assert row[name] == pytest.approx(value, rel=1e-12, abs=1e-12), name
 

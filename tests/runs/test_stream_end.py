@@ -93,17 +93,6 @@ def test_parquet_without_figures_of_its_steps_is_read(folder):
     assert RunFolder(folder).newest_step("scalars") == 3
 
 
-@pytest.mark.parametrize("kept", [0, 3, 100, -1, -9])
-def test_parquet_that_was_cut_short_cannot_be_read_and_says_so(folder, kept):
-    path = alone(folder)
-    path.write_bytes(path.read_bytes()[:kept])
-    for look in (lambda run: run.truncated(), lambda run: run.read("scalars")):
-        with pytest.raises(ClientError, match="scalars") as caught:
-            look(RunFolder(folder))
-        assert caught.value.code == "unreadable"
-        assert str(folder) not in caught.value.message
-
-
 def test_compressed_messages_are_read_as_before(folder):
     path = alone(folder)
     table = pq.read_table(path).cast(stream_schema("scalars"))

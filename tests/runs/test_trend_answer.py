@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from recorded_run import tensor
 
 from megalens.protocol import STREAMS, stream_schema
 from megalens.runs.answers.lines_answer import read_trend, thin_line
@@ -31,20 +32,15 @@ class Rows:
         for row in case["rows"]:
             values = [float(value) for value in row["values"]]
             whole = row.get("whole") or {}
-            rows.append(
-                {
-                    **dict.fromkeys(("micro_batch", "rank"), 0),
-                    **{"phase": "train", "pass": "forward", "flag": "F", "part": "", "labels": []},
-                    **{"step": row["step"], "layer": row["layer"], "values": values},
-                    "compressor": case.get("compressor", compressor),
-                    "source_shape": [1, len(values)],
-                    "shape": row.get("shape", [1, len(values)]),
-                    "nan_count": row.get("nan_count", sum(map(math.isnan, values))),
-                    "inf_count": row.get("inf_count", sum(map(math.isinf, values))),
-                    "compression_error": math.nan,
-                    **{name: float(whole.get(name, "nan")) for name in MOMENTS},
-                }
-            )
+            said = {
+                "source_shape": [1, len(values)],
+                "shape": row.get("shape", [1, len(values)]),
+                "nan_count": row.get("nan_count", sum(map(math.isnan, values))),
+                "inf_count": row.get("inf_count", sum(map(math.isinf, values))),
+                **{name: float(whole.get(name, "nan")) for name in MOMENTS},
+            }
+            of = case.get("compressor", compressor)
+            rows.append(tensor(row["step"], row["layer"], "F", "", of, np.array(values, np.float32), **said))
         self.table = pa.Table.from_pylist(rows, stream_schema("tensors"))
         self.read = 0
         self.columns = set()

@@ -7,6 +7,7 @@ import re
 import pytest
 from live_run import LiveRun
 from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.web import RequestHandler
 from tornado.websocket import WebSocketHandler, websocket_connect
 
 from megalens.server.extension import HANDLERS
@@ -44,10 +45,14 @@ def paths_of(web_app, base_url, run_id="some-run"):
     return result
 
 
-def implemented(handler):
-    from tornado.web import RequestHandler
-
-    return [name for name in METHODS if getattr(handler, name) is not getattr(RequestHandler, name)]
+def requests_of(web_app, base_url):
+    """Each method of every endpoint: path, method and body, and the handler."""
+    for path, handler in paths_of(web_app, base_url):
+        methods = [name for name in METHODS if getattr(handler, name) is not getattr(RequestHandler, name)]
+        assert methods, handler
+        for method in methods:
+            body = b"{}" if method in ("post", "put", "patch") else None
+            yield path, {"method": method.upper(), "body": body}, handler
 
 
 def refusal(handler):
@@ -67,25 +72,11 @@ def test_the_walk_sees_every_endpoint(jp_web_app, jp_base_url):
     assert len(HANDLERS) >= 8
 
 
-async def test_every_endpoint_refuses_without_login(jp_web_app, jp_base_url, http_server_client):
-    for path, handler in paths_of(jp_web_app, jp_base_url):
-        methods = implemented(handler)
-        assert methods, handler
-        for method in methods:
-            body = b"{}" if method in ("post", "put", "patch") else None
-            code = await status_of(http_server_client, path, method=method.upper(), body=body)
-            assert code == refusal(handler), f"{method} {path} answered {code}"
-
-
-async def test_a_wrong_token_is_no_login(jp_web_app, jp_base_url, http_server_client):
-    for path, handler in paths_of(jp_web_app, jp_base_url):
-        for method in implemented(handler):
-            body = b"{}" if method in ("post", "put", "patch") else None
-            headers = {"Authorization": "token wrong"}
-            code = await status_of(
-                http_server_client, path, method=method.upper(), body=body, headers=headers
-            )
-            assert code == refusal(handler), f"{method} {path} answered {code}"
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "token wrong"}])
+async def test_every_endpoint_refuses_without_login(jp_web_app, jp_base_url, http_server_client, headers):
+    for path, request, handler in requests_of(jp_web_app, jp_base_url):
+        code = await status_of(http_server_client, path, headers=headers, **request)
+        assert code == refusal(handler), f"{request['method']} {path} answered {code}"
 
 
 async def test_a_websocket_without_login_is_not_opened(
@@ -136,14 +127,10 @@ async def test_a_cookie_works_at_home_and_not_from_another_origin(
     home = browser(jar, jp_http_port, f"http://localhost:{jp_http_port}")
     assert await status_of(http_server_client, f"{jp_base_url}megalens/api/runs", headers=home) == 200
     foreign = browser(jar, jp_http_port, "http://evil.example")
-    for path, handler in paths_of(jp_web_app, jp_base_url):
+    for path, request, handler in requests_of(jp_web_app, jp_base_url):
         if not issubclass(handler, (WebSocketHandler, *PAGES)):
-            for method in implemented(handler):
-                body = b"{}" if method in ("post", "put", "patch") else None
-                code = await status_of(
-                    http_server_client, path, method=method.upper(), body=body, headers=foreign
-                )
-                assert code in (403, 404), f"{method} {path} answered {code}"
+            code = await status_of(http_server_client, path, headers=foreign, **request)
+            assert code in (403, 404), f"{request['method']} {path} answered {code}"
 
 
 async def test_a_cookie_from_another_origin_opens_no_websocket(

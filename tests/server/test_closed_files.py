@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from plain_server import PlainServer
-from recorded_moments import GRAD, NAMES, PARAM, append_line, record_line, write_moments, write_tree
+from recorded_moments import GRAD, NAMES, PARAM, append_line, write_moments, write_tree
 from recorded_run import RUN_ID
 
 # The server of these tests is a process of its own.
@@ -292,27 +292,6 @@ def test_a_link_to_where_nobody_may_look_hides_no_other_run(ask, root, other):
     (root / "megalens-runs" / "a-link").symlink_to(deep)
     deep.parent.chmod(0)
     assert OTHER in [run["id"] for run in ask("runs")[1]["runs"]]
-
-
-def test_a_statistics_file_that_is_replaced_while_it_is_open(ask, opened, root):
-    stats = write_tree(root / "logs" / "run-a", stats=(PARAM,)) / "training_stats"
-    file, new = stats / PARAM / "rank0.jsonl", root / "new"
-    run = opened("logs/run-a")
-    version = ask("runs", run, "moments")[1]["version"]
-    # Longer than before, so that its length alone does not tell.
-    new.write_text("".join(record_line(step, PARAM, scale=2.0) for step in range(3, 20)))
-    new.replace(file)
-    status, body = ask("runs", run, "moments")
-    assert (status, body["stats"][0]["first"], body["stats"][0]["last"]) == (200, 3, 19)
-    assert body["version"] != version
-    assert any("replaced" in warning for warning in body["warnings"])
-    new.write_text(record_line(1, GRAD))
-    new.chmod(0)
-    new.replace(file)
-    assert refused(ask("runs", run, "moments"), "rank0.jsonl")
-    file.chmod(0o644)
-    status, body = ask("runs", run, "moments")
-    assert (status, [stat["last"] for stat in body["stats"]]) == (200, [1])
 
 
 def test_a_recording_that_is_replaced_while_it_is_open_by_one_that_may_not_be_read(ask, root, other):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from megalens.hub.discovery import live_hubs
-from megalens.server import demo_training
+from megalens.server import child_process, demo_training
 from megalens.server.demo_training import DemoTraining
 from megalens.server.errors import ServerError
 
@@ -69,7 +69,7 @@ def test_a_second_start_starts_no_second_process(training, monkeypatch):
         started.append(popen(*arguments, **named))
         return started[-1]
 
-    monkeypatch.setattr(demo_training.subprocess, "Popen", count)
+    monkeypatch.setattr(child_process.subprocess, "Popen", count)
     one = training(WAITS)
     one.start()
     one.start()
@@ -120,7 +120,7 @@ def test_a_training_that_ignores_the_signal_is_killed(training, monkeypatch):
     code = "import signal, sys; signal.signal(15, signal.SIG_IGN); print('up', flush=True); sys.stdin.read()"
     one = training([sys.executable, "-c", code])
     one.start()
-    until(lambda: one._lines)
+    until(lambda: one._training.lines)
     assert one.stop()["state"] == "idle"
 
 
@@ -132,7 +132,7 @@ def test_the_real_demo_becomes_a_live_run_and_ends_with_its_server(runtime, tmp_
         "import sys, time; from pathlib import Path; from megalens.server.demo_training import DemoTraining\n"
         "demo = DemoTraining(Path(sys.argv[1]), True); demo.start()\n"
         "while (now := demo.state())['state'] == 'starting': time.sleep(0.1)\n"
-        "print(now['state'], now['run'], now['message'], demo._process.pid, flush=True); time.sleep(600)"
+        "print(now['state'], now['run'], now['message'], demo._training.process.pid, flush=True); time.sleep(600)"
     )
     server = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path / "runs")], stdout=subprocess.PIPE, text=True
@@ -162,7 +162,7 @@ def test_a_stopped_child_was_asked_first(training):
     code = "import signal, sys; signal.signal(15, lambda *_: sys.exit(0)); print('up', flush=True); signal.pause()"
     one = training([sys.executable, "-c", code])
     one.start()
-    until(lambda: one._lines)
-    process = one._process
+    until(lambda: one._training.lines)
+    process = one._training.process
     one.stop()
     assert process.returncode == 0

@@ -65,6 +65,11 @@ async def test_notes_and_tags_lie_beside_the_recording_and_are_listed(ask, run_f
     ("body", "field"),
     [
         ({}, "name"),
+        ({"name": ""}, "name"),
+        ({"name": "x" * 201}, "name"),
+        ({"name": 5}, "name"),
+        ({"name": "a\nb"}, "name"),
+        ({"name": "", "tags": []}, "name"),
         ({"note": "x"}, "note"),
         ({"name": "x", "folder": "/"}, "folder"),
         ({"name": "x", "id": "y"}, "id"),
@@ -82,7 +87,7 @@ async def test_notes_and_tags_lie_beside_the_recording_and_are_listed(ask, run_f
         ({"tags": [str(at) for at in range(21)]}, "tags"),
     ],
 )
-async def test_bad_notes_and_tags_are_refused_by_name_and_change_nothing(ask, run_folder, body, field):
+async def test_bad_names_notes_and_tags_are_refused_by_name_and_change_nothing(ask, run_folder, body, field):
     status, answer, _ = await ask("runs", RUN, method="PATCH", body=body)
     assert (status, answer["code"], answer["field"]) == (400, "bad-parameter", field)
     assert not (run_folder / "notes.json").exists()

@@ -85,48 +85,6 @@ async def test_no_spike_is_lost_and_fewer_steps_refine(ask, jp_root_dir):
     assert len(shown(lines_of(body)[0])) == 151
 
 
-async def test_statistics_of_whole_tensors_are_merged_over_micro_batches(ask, jp_root_dir):
-    rng = np.random.default_rng(7)
-    rows, values = [], {}
-    for step in range(1, 30):
-        for micro_batch in range(3):
-            whole = rng.normal(micro_batch, 1 + step, 500)
-            values.setdefault(step, []).append(whole)
-            d = whole - whole.mean()
-            known = {"count": 500.0, "mean": whole.mean(), "min": whole.min(), "max": whole.max()}
-            powers = {f"m{power}": (d**power).sum() for power in (2, 3, 4)}
-            kept = np.float32([[[whole[:250].mean(), whole[250:].mean()]]])
-            rows.append(
-                {
-                    **tensor(step, 2, "HiddenStates", "", "Tile(tiles=2)", kept),
-                    "micro_batch": micro_batch,
-                    **known,
-                    **powers,
-                }
-            )
-    write_run(jp_root_dir / "megalens-runs" / RUN, more=rows)
-    for statistic, exact in (
-        ("rms", lambda x: np.sqrt((x**2).mean())),
-        ("std", np.std),
-        ("max", np.max),
-        ("kurtosis", lambda x: ((x - x.mean()) ** 4).mean() / x.var() ** 2),
-    ):
-        _, body, _ = await ask(
-            "runs", RUN, "lines", "tensors", body={"flag": "HiddenStates", "statistic": statistic}
-        )
-        table, about = lines_of(body)
-        want = {(2, step): exact(np.concatenate(parts)) for step, parts in values.items()}
-        assert shown(table) == pytest.approx(want, rel=1e-9)
-        assert about["kept"] is False
-    _, body, _ = await ask(
-        "runs", RUN, "lines", "tensors", body={"flag": "HiddenStates", "statistic": "kept_max"}
-    )
-    kept = {}
-    for row in rows:
-        kept[(2, row["step"])] = max(kept.get((2, row["step"]), -np.inf), *row["values"])
-    assert shown(lines_of(body)[0]) == pytest.approx(kept)
-
-
 async def test_a_change_of_the_compressor_breaks_the_line(ask, jp_root_dir):
     rows = [
         tensor(step, 1, "HiddenStates", "", f"Tile(tiles={96 if step < 12 else 48})", values_of(step, 1))

@@ -34,18 +34,6 @@ def opened(ask):
     return post
 
 
-@pytest.fixture
-def moments(ask):
-    async def fetch(run, *path, **options):
-        while True:
-            status, body, headers = await ask("runs", run, "moments", *path, **options)
-            if status != 202:
-                return status, body, headers
-            assert body["progress"]["done"] <= body["progress"]["total"]
-
-    return fetch
-
-
 async def test_a_tree_becomes_a_run_of_statistics(ask, opened, moments, tree):
     assert (await ask("runs"))[1]["runs"] == []
     (entry,) = await opened("logs/run-a")
@@ -142,17 +130,6 @@ async def test_an_appended_line_comes_to_who_waits(opened, moments, tree):
         assert body["names"] == [f"new.{step}.weight"]
     _, answer, _ = await moments(entry["id"], "rows", body={"stats": ["param"], "steps": [12, 20]})
     assert pa.ipc.open_stream(answer).read_all().num_rows == len(NAMES) + 1
-
-
-async def test_a_file_that_shrinks_is_read_anew_and_said(opened, moments, tree):
-    (entry,) = await opened("logs")
-    _, body, _ = await moments(entry["id"])
-    file = tree / "training_stats" / PARAM / "rank0.jsonl"
-    lines = file.read_text().splitlines(keepends=True)
-    file.write_text("".join(lines[:3]))
-    status, body, _ = await moments(entry["id"], params={"since": body["version"], "wait": "30"})
-    assert (status, body["stats"][0]["last"]) == (200, 3)
-    assert any("rank0.jsonl" in warning for warning in body["warnings"])
 
 
 async def test_two_who_ask_share_one_source(opened, moments, tree):

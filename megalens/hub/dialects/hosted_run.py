@@ -11,9 +11,9 @@ from types import TracebackType
 import pyarrow as pa
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
-from websockets.typing import Subprotocol
 
 from ...protocol import SUBPROTOCOL, ProtocolError, Stream, decode_message, encode_frame, encode_message
+from ...protocol.connection import hub_options
 from ...protocol.messages_generated import ConfigPatch, Message, Peer
 from ...protocol.version import own_version
 from ..discovery import HubEntry
@@ -47,15 +47,12 @@ class ProducerLink:
     async def open(self) -> None:
         self._connection = await connect(
             self._entry.address,
-            additional_headers={"Authorization": f"Bearer {self._entry.token}"},
-            subprotocols=[Subprotocol(SUBPROTOCOL)],
-            compression=None,
-            proxy=None,
             max_size=64 << 20,
             open_timeout=_OPEN_SECONDS,
             # The hub pings.
             ping_interval=None,
             close_timeout=5,
+            **hub_options(self._entry.token, SUBPROTOCOL),
         )
         await self.say({"type": "join", "protocol": SUBPROTOCOL, "role": "producer", "peer": self._peer})
         decode_message(await asyncio.wait_for(self._connection.recv(), _OPEN_SECONDS), allowed=("hello",))

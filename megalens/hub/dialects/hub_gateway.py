@@ -18,9 +18,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.http11 import Request, Response
-from websockets.typing import Subprotocol
 
 from ...protocol import SUBPROTOCOL, ProtocolError, decode_message, encode_message
+from ...protocol.connection import hub_options
 from ...protocol.messages_generated import FlagInfo, Hello, Join, Message, Peer
 from ...protocol.version import own_version
 from ..discovery import HubEntry
@@ -170,14 +170,11 @@ class HubViewer:
         try:
             self._connection = await connect(
                 self._entry.address,
-                additional_headers={"Authorization": f"Bearer {self._entry.token}"},
-                subprotocols=[Subprotocol(SUBPROTOCOL)],
-                compression=None,
-                proxy=None,
                 max_size=512 << 20,
                 ping_interval=None,
                 # What the hub still sends is not read any more.
                 close_timeout=0.5,
+                **hub_options(self._entry.token, SUBPROTOCOL),
             )
             join: Join = {
                 "type": "join",

@@ -64,7 +64,6 @@ class Engine:
         asked: Asked,
         *,
         progress: Progress | None = None,
-        cancelled: threading.Event | None = None,
         timeout: float = _TIMEOUT,
     ) -> tuple[Any, bytes]:
         """Run a job and return its result: JSON and bytes.
@@ -77,8 +76,6 @@ class Engine:
             Answers the job's questions, in this thread.
         progress : callable, optional
             Takes the job's progress.
-        cancelled : threading.Event, optional
-            Cancels the job once it is set.
         timeout : float
             Seconds for the engine, without the time in which it waits for answers.
 
@@ -92,13 +89,13 @@ class Engine:
             process = self._ready()
             try:
                 try:
-                    return _run(process, name, args, asked, progress, cancelled, timeout)
+                    return _run(process, name, args, asked, progress, timeout)
                 except _NeverBegun:
                     if not is_restart:
                         raise
                     # It was ended while it waited, which does not show at once.
                     self._drop()
-                    return _run(self._ready(), name, args, asked, progress, cancelled, timeout)
+                    return _run(self._ready(), name, args, asked, progress, timeout)
             except _JobFailed as failed:
                 raise failed.error from None
             except BaseException:
@@ -150,7 +147,6 @@ def _run(
     args: Mapping[str, Any],
     asked: Asked,
     progress: Progress | None,
-    cancelled: threading.Event | None,
     timeout: float,
 ) -> tuple[Any, bytes]:
     process.send({"type": "job", "name": name, "args": args})
@@ -164,8 +160,6 @@ def _run(
                 raise _NeverBegun(error.message, code="ended") from error
             raise
         left -= time.monotonic() - began
-        if cancelled is not None and cancelled.is_set():
-            raise EngineError("The job was cancelled.", code="cancelled")
         if frame is None:
             if left <= 0:
                 raise EngineError(
@@ -216,7 +210,6 @@ def run_job(
     answers: Answers,
     *,
     progress: Progress | None = None,
-    cancelled: threading.Event | None = None,
     timeout: float = _TIMEOUT,
 ) -> tuple[Any, bytes]:
     """Run a job about runs in this process's engine; ``answers`` are the runs by id, or None."""
@@ -232,7 +225,7 @@ def run_job(
     def asked(method: str, body: Mapping[str, Any]) -> tuple[Any, bytes | memoryview]:
         return answers_of(str(body["run"])).answer(method, body)
 
-    return _engine.run(name, args, asked, progress=progress, cancelled=cancelled, timeout=timeout)
+    return _engine.run(name, args, asked, progress=progress, timeout=timeout)
 
 
 def warm_up() -> None:

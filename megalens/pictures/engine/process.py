@@ -34,7 +34,7 @@ class EngineError(MegalensError, RuntimeError):
         One or two sentences for a person.
     code : str
         Stable machine-readable reason: ``missing`` (this installation lacks the engine or its bundle),
-        ``ended`` (its process was ended), ``memory``, ``timeout``, ``cancelled``, ``too-large`` (a message
+        ``ended`` (its process was ended), ``memory``, ``timeout``, ``too-large`` (a message
         between the two), ``stuck`` (the job waits for something that cannot come), or ``failed`` (the job's
         own error).
     field : str, optional

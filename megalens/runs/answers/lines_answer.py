@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -90,17 +89,41 @@ def line_order(lines: NDArray[Any], steps: NDArray[np.int64]) -> NDArray[np.int6
     return np.lexsort((steps, lines))
 
 
-@dataclass(frozen=True)
-class TrendAnswer:
-    """Lines of a trend.
+def drawn_lines(
+    lines: NDArray[Any], steps: Integers, values: Column, points: int | None, kinds: Integers | None = None
+) -> Iterator[tuple[Integers, Integers, Column]]:
+    """Yield each line's rows by step, those of them that stay, and which of these begin a stretch (1): behind
+    a gap, and where the kind of rows changes.
+    """
+    order = line_order(lines, steps)
+    for line in np.split(order, np.flatnonzero(np.diff(lines[order])) + 1):
+        if not len(line):
+            continue
+        begins = gap_starts(steps[line])
+        if kinds is not None:
+            begins = np.union1d(begins, np.flatnonzero(np.diff(kinds[line])) + 1)
+        chosen, begins = thin_line(steps[line], values[line], begins, points)
+        start = np.zeros(len(chosen))
+        start[begins] = 1
+        yield line, line[chosen], start
 
-    Attributes
-    ----------
-    table : pyarrow.Table
-        ``layer``, ``step``, ``value``, ``nonfinite``, ``start`` (1 at the begin of a stretch) and, where a
-        band was asked for, ``half``, all float64; ordered by layer, then step.
-    about : dict
-        As protocol/README.md says.
+
+def _float_table(columns: Mapping[str, Sequence[NDArray[Any]]]) -> pa.Table:
+    """Return the pieces of columns joined, as float64."""
+    return pa.table(
+        {
+            name: pa.array(np.concatenate([np.zeros(0), *(each.astype(np.float64) for each in pieces)]))
+            for name, pieces in columns.items()
+        }
+    )
+
+
+class Lines(NamedTuple):
+    """Lines as a table of float64, ordered by line, then step, and ``about`` as protocol/README.md says.
+
+    Columns of a trend: ``layer``, ``step``, ``value``, ``nonfinite``, ``start`` (1 at the begin of a stretch)
+    and, where a band was asked for, ``half``. Of scalars: ``line`` (an index into ``about["lines"]``, which
+    are name and ``total`` of each), ``step``, ``time``, ``value`` and ``start``.
     """
 
     table: pa.Table
@@ -109,7 +132,7 @@ class TrendAnswer:
 
 def read_trend(
     rows: StreamRows, request: TrendRequest, cancelled: threading.Event, engine: DaskEngine | None = None
-) -> TrendAnswer:
+) -> Lines:
     """Read the lines of a request: only the columns that the statistic needs, at most one row a step and
     layer in memory. A selection that takes less turns a tensor's statistic into a kept one. An engine reads
     what segments or recordings have in tasks.
@@ -128,8 +151,10 @@ def read_trend(
     moments = moment_columns(statistic)
 
     def read(selection: Selection | None) -> _LayerRows | None:
-        if engine is not None and isinstance(rows, RunFolder):
-            return _LayerRows.planned(engine, rows, query, moments, selection, cancelled)
+        parts = rows.parted("tensors", query) if engine is not None and isinstance(rows, RunFolder) else []
+        if engine is not None and len(parts) > 1:
+            with closing(engine.results(_read_part, parts, cancelled, moments, selection)) as results:
+                return _LayerRows.joined(results, selection is not None)
         return _LayerRows.read(rows, query, moments, selection, cancelled)
 
     complete = None if likely else read(None)
@@ -188,25 +213,13 @@ class _LayerRows:
         return groups
 
     @classmethod
-    def planned(
-        cls,
-        engine: DaskEngine,
-        rows: RunFolder,
-        query: Query,
-        moments: Sequence[str],
-        selection: Selection | None,
-        cancelled: threading.Event,
-    ) -> _LayerRows | None:
-        """As :meth:`read`, by a task for each part of the recording."""
-        parts = rows.parted("tensors", query)
-        if len(parts) < 2:
-            return cls.read(rows, query, moments, selection, cancelled)
-        groups = cls(selection is not None)
-        with closing(engine.results(_read_part, parts, cancelled, moments, selection)) as results:
-            for found in results:
-                if found is None:
-                    return None
-                groups._include(found)
+    def joined(cls, parts: Iterable[_LayerRows | None], has_values: bool) -> _LayerRows | None:
+        """Join what :meth:`read` gave of parts, in their order; None where it gave that of one."""
+        groups = cls(has_values)
+        for found in parts:
+            if found is None:
+                return None
+            groups._include(found)
         groups._merge()
         return groups
 
@@ -223,11 +236,11 @@ class _LayerRows:
     def is_selective(self, selection: Selection) -> bool:
         return self._newest is not None and selection.takes_less(self._newest[1])
 
-    def answer(self, statistic: str, interval: str, points: int | None) -> TrendAnswer:
+    def answer(self, statistic: str, interval: str, points: int | None) -> Lines:
         """Return the lines, and release the rows."""
         of_band = interval != "none" and statistic.removeprefix("kept_") == "mean" and self.has_values
         names = ["layer", "step", "value", "nonfinite", "start", *(["half"] if of_band else [])]
-        pieces: list[list[Column]] = [[] for _ in names]
+        columns: dict[str, list[Column]] = {name: [] for name in names}
         units = steps = 0
         drawn: list[dict[str, Any]] = []
         while self._merged:
@@ -240,27 +253,10 @@ class _LayerRows:
         if drawn:
             merged = joined_pieces(drawn)
             del drawn
-            value, bad, half = merged["value"], merged["bad"], merged.get("half")
-            order = line_order(merged["layer"], merged["step"])
-            edges = np.flatnonzero(np.diff(merged["layer"][order])) + 1
-            for line in np.split(order, edges):
-                at = merged["step"][line]
-                changes = np.flatnonzero(np.diff(merged["kind"][line])) + 1
-                begins = np.union1d(gap_starts(at), changes)
-                chosen, begins = thin_line(at, value[line], begins, points)
-                stay = line[chosen]
-                start = np.zeros(len(stay))
-                start[begins] = 1
-                columns = [merged["layer"][stay], at[chosen], value[stay], bad[stay], start]
-                columns += [half[stay]] if half is not None else []
-                for piece, column in zip(pieces, columns, strict=True):
-                    piece.append(column.astype(np.float64))
-        table = pa.table(
-            {
-                name: pa.array(np.concatenate([np.zeros(0), *piece]))
-                for name, piece in zip(names, pieces, strict=True)
-            }
-        )
+            lines = drawn_lines(merged["layer"], merged["step"], merged["value"], points, merged["kind"])
+            for _, stay, start in lines:
+                for name in names:
+                    columns[name].append(start if name == "start" else merged[name][stay])
         about = {
             "total": steps,
             "kept": self.has_values and not statistic.startswith("kept_"),
@@ -269,13 +265,13 @@ class _LayerRows:
             "newest": None if self._newest is None else self._newest[1],
             "units": units,
         }
-        return TrendAnswer(table, about)
+        return Lines(_float_table(columns), about)
 
     def _drawn(self, rows: Mapping[str, Any], statistic: str, interval: str | None) -> dict[str, Any]:
         none = self.has_values and statistic in _TENSOR_ONLY
         drawn = {name: rows[name] for name in ("step", "layer", "kind")}
         drawn["value"] = np.full(len(rows["step"]), np.nan) if none else _value(rows, statistic)
-        drawn["bad"] = rows["nan_count"]
+        drawn["nonfinite"] = rows["nan_count"]
         if interval is not None:
             drawn["half"] = half_of(rows["unit_count"], rows["unit_m2"], interval)
         return drawn
@@ -349,25 +345,7 @@ def _value(merged: Mapping[str, Column], statistic: str) -> Column:
     return np.where(is_most, found, np.nan)
 
 
-# Scalars over steps, as lines thinned out so that no extreme is lost.
-@dataclass(frozen=True)
-class ScalarAnswer:
-    """Scalars as lines.
-
-    Attributes
-    ----------
-    table : pyarrow.Table
-        ``line`` (an index into ``about.lines``), ``step``, ``time``, ``value`` and ``start`` (1 at the begin
-        of a stretch), all float64; ordered by line, then step.
-    about : dict
-        ``lines``: name and ``total`` of each; ``units`` of every scalar of the run by its name.
-    """
-
-    table: pa.Table
-    about: dict[str, Any]
-
-
-def read_scalars(rows: StreamRows, request: ScalarsRequest, cancelled: threading.Event) -> ScalarAnswer:
+def read_scalars(rows: StreamRows, request: ScalarsRequest, cancelled: threading.Event) -> Lines:
     pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in ("of", "step", "time", "value")}
     units: dict[str, str] = {}
     wanted, (first, last) = request.get("names"), request.get("steps", (None, None))
@@ -388,51 +366,42 @@ def read_scalars(rows: StreamRows, request: ScalarsRequest, cancelled: threading
         pieces["of"].append(of.to_numpy())
         for name in ("step", "time", "value"):
             pieces[name].append(batch.column(name).to_numpy(zero_copy_only=False))
-    columns: list[list[Any]] = [[np.zeros(0)] for _ in range(5)]
+    columns: dict[str, list[Any]] = {name: [] for name in ("line", "step", "time", "value", "start")}
     lines: list[dict[str, Any]] = []
     if pieces["of"]:
-        of, step, time, value = (np.concatenate(pieces.pop(name)) for name in ("of", "step", "time", "value"))
-        # The sort is stable: rows of one step stay as they came.
-        order = line_order(of, step)
-        for line in np.split(order, np.flatnonzero(np.diff(of[order])) + 1):
-            if not len(line):
-                continue
-            at = step[line]
-            chosen, begins = thin_line(at, value[line], gap_starts(at), request.get("points"))
-            start = np.zeros(len(chosen))
-            start[begins] = 1
-            stay = line[chosen]
-            found = (np.full(len(chosen), len(lines)), step[stay], time[stay], value[stay], start)
-            for column, part in zip(columns, found, strict=True):
-                column.append(part.astype(np.float64))
-            lines.append({"name": names[of[line[0]]], "total": len(line)})
-    labels = ("line", "step", "time", "value", "start")
-    answer = {label: pa.array(np.concatenate(column)) for label, column in zip(labels, columns, strict=True)}
-    return ScalarAnswer(pa.table(answer), {"lines": lines, "units": units})
+        found = {name: np.concatenate(pieces.pop(name)) for name in list(pieces)}
+        # Rows of one step stay as they came.
+        for line, stay, start in drawn_lines(
+            found["of"], found["step"], found["value"], request.get("points")
+        ):
+            columns["line"].append(np.full(len(stay), len(lines)))
+            columns["start"].append(start)
+            for name in ("step", "time", "value"):
+                columns[name].append(found[name][stay])
+            lines.append({"name": names[found["of"][line[0]]], "total": len(line)})
+    return Lines(_float_table(columns), {"lines": lines, "units": units})
 
 
 def tensor_lines(
     rows: StreamRows, request: TrendRequest, cancelled: threading.Event, engine: DaskEngine | None = None
 ) -> memoryview:
     """Answer a request for lines of tensors; raises ``ClientError``, ``cancelled`` once that event is set."""
-    trend = read_trend(rows, request, cancelled, engine)
-    return _lines(rows, trend.table, trend.about, request.get("steps"))
+    return _lines(rows, read_trend(rows, request, cancelled, engine), request.get("steps"))
 
 
 def scalar_lines(rows: StreamRows, request: ScalarsRequest, cancelled: threading.Event) -> memoryview:
     """Answer a request for lines of scalars; raises ``ClientError`` (``cancelled``)."""
-    scalars = read_scalars(rows, request, cancelled)
-    return _lines(rows, scalars.table, scalars.about, request.get("steps"))
+    return _lines(rows, read_scalars(rows, request, cancelled), request.get("steps"))
 
 
-def _lines(rows: StreamRows, table: pa.Table, about: dict[str, Any], steps: list[int] | None) -> memoryview:
-    about["missing"] = [
+def _lines(rows: StreamRows, lines: Lines, steps: list[int] | None) -> memoryview:
+    lines.about["missing"] = [
         [low, high]
         for low, high in rows.missing_steps
         if steps is None or (high >= steps[0] and low <= steps[1])
     ]
-    text = json.dumps(about, ensure_ascii=False, allow_nan=False)
-    return arrow_stream(table.replace_schema_metadata({"megalens": text}))
+    text = json.dumps(lines.about, ensure_ascii=False, allow_nan=False)
+    return arrow_stream(lines.table.replace_schema_metadata({"megalens": text}))
 
 
 def arrow_stream(table: pa.Table) -> memoryview:

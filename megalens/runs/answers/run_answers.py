@@ -17,7 +17,7 @@ from ...protocol import (
     check_request,
 )
 from ...slices import load, named
-from ..errors import ClientError
+from ..errors import bad_parameter
 from ..query import Query
 from ..run import Run
 from ..run_folder import RunFolder
@@ -39,18 +39,11 @@ _MOST_WARNINGS = 20
 class RunAnswers:
     """Answers the server's endpoints about one run, without a server. The run stays open."""
 
-    def __init__(
-        self,
-        run: Run,
-        cancelled: threading.Event | None = None,
-        limit_bytes: int = _MOST_BYTES,
-        limit_rows: int = _MOST_ROWS,
-    ) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._rows = rows_of(run)
-        self._cancelled = cancelled or threading.Event()
-        self._limit_bytes = limit_bytes
-        self._limit_rows = limit_rows
+        # Nobody takes a question back here.
+        self._cancelled = threading.Event()
 
     def detail(self) -> dict[str, Any]:
         """Return the run's ``hello`` and ``status``, and which of its streams were cut short."""
@@ -76,7 +69,7 @@ class RunAnswers:
 
     def stream(self, name: str, request: StreamRequest) -> SelectedRows:
         """Return rows of a stream."""
-        asked = StreamQuery.of(self._rows.streams, name, request, self._limit_bytes)
+        asked = StreamQuery.of(self._rows.streams, name, request, _MOST_BYTES)
         return read_selection(self._rows, asked, self._cancelled)
 
     def moments_index(self) -> dict[str, Any]:
@@ -105,7 +98,7 @@ class RunAnswers:
         if method == "moments_index":
             return self.moments_index(), b""
         if method == "moments_rows":
-            read_rows = moment_rows(check_request(MomentRowsRequest, request), self._limit_rows)
+            read_rows = moment_rows(check_request(MomentRowsRequest, request), _MOST_ROWS)
             return None, arrow_stream(read_rows(self._run.moment_source))
         if method == "moments_groups":
             read_groups = moment_groups(check_request(MomentGroupsRequest, request))
@@ -114,7 +107,7 @@ class RunAnswers:
         if method in (others := named("answers")):
             found = load(others[method])(self._rows, request, self._run.id, self._cancelled)
             return found, b""
-        raise ClientError(f"A run cannot be asked {method!r:.60}.", code="bad-parameter", field="method")
+        raise bad_parameter(f"A run cannot be asked {method!r:.60}.", "method")
 
 
 def answers_of(given: Any, error: Callable[[str], Exception], otherwise: str) -> dict[str, RunAnswers]:

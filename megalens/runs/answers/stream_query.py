@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ...protocol import Stream, StreamRequest, Streams, join_numbers
-from ..errors import ClientError
+from ..errors import ClientError, bad_parameter
 from ..query import Query
 from .coarser_peaks import CHANGED_COLUMNS, SHAPE_COLUMNS
 
@@ -90,7 +90,7 @@ class StreamQuery:
             columns.discard("peaks")
         for asked in request:
             if asked not in _ALL and asked not in columns:
-                raise _bad(asked, f"The stream {name} cannot be asked for {asked}.")
+                raise bad_parameter(f"The stream {name} cannot be asked for {asked}.", asked)
         rank, layers = request.get("rank"), request.get("layers")
         first, last = request.get("steps", (None, None))
         query = Query(
@@ -117,8 +117,8 @@ def _columns(wanted: list[str] | None, stream: Stream) -> list[str] | None:
     names = stream.schema.names
     for name in wanted:
         if name not in names:
-            raise _bad(
-                "columns", f"The stream {stream.name} has no column {name!r:.100}. It has {', '.join(names)}."
+            raise bad_parameter(
+                f"The stream {stream.name} has no column {name!r:.100}. It has {', '.join(names)}.", "columns"
             )
     return [name for name in names if name in {"step", *wanted}]
 
@@ -132,13 +132,9 @@ def _where(where: Mapping[str, str | int], stream: Stream) -> tuple[tuple[str, s
     """Return the columns that a stream is asked for by, and what they must equal."""
     for column, value in where.items():
         if stream.policy.ask.get(column) != "equal":
-            raise _bad("where", f"The stream {stream.name} cannot be asked for {column!r:.100}.")
+            raise bad_parameter(f"The stream {stream.name} cannot be asked for {column!r:.100}.", "where")
         text_wanted = pa.types.is_string(stream.schema.field(column).type)
         if isinstance(value, str) is not text_wanted:
             kind = "text" if text_wanted else "a whole number"
-            raise _bad("where", f"{column} must be {kind}, got {value!r:.50}.")
+            raise bad_parameter(f"{column} must be {kind}, got {value!r:.50}.", "where")
     return tuple(where.items())
-
-
-def _bad(field: str, message: str) -> ClientError:
-    return ClientError(message, code="bad-parameter", field=field)

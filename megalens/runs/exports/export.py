@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ...protocol import parse_json
 from ...slices import load, named
-from ..errors import ClientError, bad_argument
+from ..errors import ClientError, bad_argument, bad_parameter
 from ..query import Query
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _check_free(target: Path, force: bool) -> None:
         return
     else:
         why = "holds more than an export wrote, so it is not replaced. Give another folder"
-    raise ClientError(f"{target} {why}.", code="bad-parameter", field="path")
+    raise bad_parameter(f"{target} {why}.", "path")
 
 
 def _written(folder: Path) -> list[str]:

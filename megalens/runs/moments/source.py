@@ -23,10 +23,10 @@ from ..errors import ClientError, chosen_ranges, no_memory
 from ..recorded_arrow import DAMAGE
 from .grouping.answer import MomentGroups, answer_groups, until_stopped
 from .grouping.cells import CellKeys
-from .grouping.name_filter import NameFilter, NameTable, Where
+from .grouping.name_filter import NameFilter, Where
 from .grouping.query import MomentQuery, check_stat
 from .grouping.series import MERGED
-from .rows.pieces import STAGE, STAGES, Chunk, Piece, Progress, StatIndex, Wanted, complete_steps, different
+from .rows.pieces import STAGE, STAGES, Chunk, Listed, Piece, Progress, Wanted, complete_steps, different
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -58,7 +58,7 @@ class MomentRows:
         self.warnings: list[str] = []
         """Sentences about what is superseded, left out or unreadable."""
         self._changes = 0
-        self._stats: list[StatIndex] | None = []
+        self._stats: dict[str, Listed] | None = {}
 
     def refresh(self, progress: Progress | None = None) -> bool:
         """Look for new rows, and return whether there were any."""
@@ -82,8 +82,8 @@ class MomentRows:
         """Whether a number of samples is known with each step."""
         return any(piece.samples for piece in self.pieces())
 
-    def stats(self) -> list[StatIndex]:
-        """Return what there is; computed once for each version."""
+    def stats(self) -> dict[str, Listed]:
+        """Return what there is by stat, names sorted; computed once for each version."""
         if self._stats is None:
             self._stats = _found_stats(self.pieces())
         return self._stats
@@ -97,17 +97,16 @@ class MomentRows:
         self._stats = None
 
 
-def _found_stats(pieces: Sequence[Piece]) -> list[StatIndex]:
-    """Return what there is in all pieces, in the order of :data:`MOMENT_STATS`, names sorted."""
-    found: list[StatIndex] = []
+def _found_stats(pieces: Sequence[Piece]) -> dict[str, Listed]:
+    """Return what there is in all pieces, in the order of :data:`MOMENT_STATS`."""
+    found: dict[str, Listed] = {}
     for stat in MOMENT_STATS:
         here = [piece.listed[stat] for piece in pieces if stat in piece.listed]
         if here:
             steps = different(np.concatenate([one.steps for one in here]))
             # Pieces that have the same names have one tuple of them.
             names = {name for one in {id(one.names): one.names for one in here}.values() for name in one}
-            rows = sum(one.rows for one in here)
-            found.append(StatIndex(stat, rows, steps, sorted(names)))
+            found[stat] = Listed(sum(one.rows for one in here), steps, tuple(sorted(names)))
     return found
 
 
@@ -140,7 +139,8 @@ class MomentSource:
         self._rows, self._engine = rows, engine
         self.tasks = (0, 0)
         """How many tasks of how many the engine has done of the question that is being answered."""
-        self._names = NameTable()
+        # Each name's number: none is ever removed, so that they stay valid.
+        self._names: dict[str, int] = {}
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._closed = False
@@ -172,15 +172,15 @@ class MomentSource:
                 "version": self.version,
                 "stats": [
                     {
-                        "stat": one.stat,
+                        "stat": stat,
                         "rows": one.rows,
                         "first": int(one.steps[0]),
                         "last": int(one.steps[-1]),
                         "steps": len(one.steps),
                     }
-                    for one in stats.values()
+                    for stat, one in stats.items()
                 ],
-                "names": list(self._names.names),
+                "names": list(self._names),
                 "samples": self._rows.samples,
                 "warnings": list(self._rows.warnings),
             }
@@ -226,7 +226,7 @@ class MomentSource:
             return self._table(chunks, names)
 
     def _table(self, chunks: Sequence[Chunk], names: Mapping[str, Sequence[str]]) -> pa.Table:
-        ids = np.array([self._names.id(name) for of in names.values() for name in of], np.int32)
+        ids = np.array([self._names[name] for of in names.values() for name in of], np.int32)
         stat = np.repeat(np.arange(len(names), dtype=np.int32), [len(of) for of in names.values()])
         texts = {"stat": list(names), STAGE: list(STAGES)}
         columns = []
@@ -274,12 +274,12 @@ class MomentSource:
             self._closed = True
             self._rows.close()
 
-    def _stats(self) -> dict[str, StatIndex]:
-        found = {one.stat: one for one in self._rows.stats()}
-        ordered = {stat: found[stat] for stat in MOMENT_STATS if stat in found}
-        for one in ordered.values():
-            self._names.add(one.names)
-        return ordered
+    def _stats(self) -> dict[str, Listed]:
+        found = self._rows.stats()
+        for one in found.values():
+            for name in one.names:
+                self._names.setdefault(name, len(self._names))
+        return found
 
     @contextmanager
     def _answering(self) -> Iterator[None]:

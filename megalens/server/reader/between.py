@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 # Where the runs of a request are: a RunPlace by id, JSON.
 RUNS_HEADER = "X-Megalens-Runs"
@@ -22,19 +22,13 @@ class ReaderSettings(TypedDict):
     engine: str
 
 
-class TreePlace(TypedDict):
-    """A tree of statistics: the fields of ``StatisticsTree``."""
-
-    label: str
-    root: str
-    layout: str
-    within: str | None
-
-
 class RunPlace(TypedDict, total=False):
-    """Where a run is: at least one of ``folder``, ``tree`` and ``hub``, an address and its token."""
+    """Where a run is: at least one of ``folder``, ``tree`` and ``hub``, an address and its token.
+
+    ``tree`` has the fields of ``StatisticsTree``.
+    """
 
     name: str
     folder: str
-    tree: TreePlace
+    tree: dict[str, Any]
     hub: tuple[str, str]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ...protocol import MomentGroupsRequest, MomentRowsRequest, check_request
 from ...runs.answers import moment_groups, moment_rows
 from ...runs.dask_engine import DaskEngine
-from ..errors import ServerError
+from ..errors import require
 from .between import STEP_HEADER
 from .memory import give_back_memory
 from .moment_pool import MomentPool, SharedMoments
@@ -98,13 +98,8 @@ class MomentsHandler(_Handler):
             seconds = None if text is None else float(text)
         except ValueError:
             seconds = -1.0
-        if seconds is not None and not 0 <= seconds <= _MOST_WAIT:
-            raise ServerError(
-                400,
-                "bad-parameter",
-                f"wait must be seconds from 0 to {_MOST_WAIT:g}, got {text!r:.50}.",
-                "wait",
-            )
+        fits = seconds is None or 0 <= seconds <= _MOST_WAIT
+        require(fits, f"wait must be seconds from 0 to {_MOST_WAIT:g}, got {text!r:.50}.", "wait")
         return seconds
 
 

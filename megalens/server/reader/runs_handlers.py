@@ -22,7 +22,7 @@ from ...runs.foreign_files import foreign_recording
 from ...runs.languages import chosen_locale
 from ...runs.remote import mirrored
 from ...runs.tensor_index import FlagEntry
-from ..errors import ServerError
+from ..errors import ServerError, require
 from .between import RunPlace
 from .read_handler import ARROW, ReadHandler
 from .run_summaries import RunSummaries, RunSummary
@@ -92,22 +92,16 @@ class ReportHandler(ReadHandler):
         body = self.json_body()
         kind = body.get("format", "html")
         views, title = body.get("views"), body.get("title")
-        if not isinstance(kind, str) or kind not in _TYPES:
-            raise ServerError(400, "bad-parameter", "format must be html or ipynb.", "format")
-        if not isinstance(views, list) or not 1 <= len(views) <= 100:
-            raise ServerError(400, "bad-parameter", "views must be a list of 1 to 100 views.", "views")
-        if title is not None and (not isinstance(title, str) or len(title) > 500):
-            raise ServerError(400, "bad-parameter", "title must be text of at most 500 characters.", "title")
         language = body.get("language", "en")
-        if not isinstance(language, str) or len(language) > 50:
-            raise ServerError(
-                400, "bad-parameter", "language must be the name of a language, such as zh-CN.", "language"
-            )
-        unknown = set(body) - {"format", "views", "title", "language"}
-        if unknown:
-            raise ServerError(
-                400, "bad-parameter", f"A report has no {min(unknown)!r:.100}.", min(unknown)[:100]
-            )
+        require(isinstance(kind, str) and kind in _TYPES, "format must be html or ipynb.", "format")
+        fits = isinstance(views, list) and 1 <= len(views) <= 100
+        require(fits, "views must be a list of 1 to 100 views.", "views")
+        fits = title is None or (isinstance(title, str) and len(title) <= 500)
+        require(fits, "title must be text of at most 500 characters.", "title")
+        fits = isinstance(language, str) and len(language) <= 50
+        require(fits, "language must be the name of a language, such as zh-CN.", "language")
+        unknown = min(set(body) - {"format", "views", "title", "language"}, default=None)
+        require(unknown is None, f"A report has no {unknown!r:.100}.", unknown and unknown[:100])
         name, content = await self.in_thread(self._build, run_id, kind, views, title, language)
         # The name is plain: letters, digits and signs.
         self.set_header("Content-Disposition", f"attachment; filename*=utf-8''{name}")
@@ -127,8 +121,7 @@ class ReportHandler(ReadHandler):
                     run, views, title=title, format=kind, others=self._other, language=spoken
                 )
             except ReportError as error:
-                field = getattr(error, "field", None)
-                raise ServerError(400, "bad-parameter", str(error), field) from error
+                raise ServerError(400, "bad-parameter", str(error), error.field) from error
         return f"{name}.{kind}", content
 
     def _other(self, run_id: str) -> Run | None:

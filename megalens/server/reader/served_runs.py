@@ -14,7 +14,7 @@ from ...runs.moments import MomentSource, RecordedRows, StatisticsTree, rows_of
 from ...runs.recorded import RecordedRun
 from ...runs.statistics_run import StatisticsRun
 from ...runs.storage import cache_home
-from ..errors import ServerError, no_run
+from ..errors import ServerError, no_run, not_recorded
 from .between import RunPlace
 
 # What is known of the files of a run stays with its folder's object.
@@ -57,22 +57,13 @@ class ServedRuns:
     def tree(self, run_id: str) -> StatisticsTree | None:
         """Return a run that is a tree of statistics."""
         tree = self._place(run_id).get("tree")
-        if tree is None:
-            return None
-        within = tree["within"]
-        return StatisticsTree(
-            tree["label"], Path(tree["root"]), tree["layout"], None if within is None else Path(within)
-        )
+        return None if tree is None else StatisticsTree.of(**tree)
 
     def folder(self, run_id: str) -> RunFolder:
         """Return a recorded run; raises ``ServerError`` 404, or 409 for one that cannot be read."""
         place = self._place(run_id)
         if "folder" not in place:
-            raise ServerError(
-                404,
-                "not-found",
-                "This run is live and not recorded: connect to it instead of reading its folder.",
-            )
+            raise not_recorded()
         path = place["folder"]
         with self._lock:
             known = self._folders.pop(path, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import logging
 import socket
 import ssl
 import threading
@@ -15,10 +14,9 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI
 from websockets.frames import Frame
 from websockets.sync.client import ClientConnection, connect
-from websockets.typing import Subprotocol
 
 from ...protocol import SUBPROTOCOL, Pace, ProtocolError, decode_message, encode_message
-from ...protocol.connection import binary_head
+from ...protocol.connection import binary_head, hub_options
 from ...protocol.messages_generated import Hello, Message, Peer
 from .hub_process import HubAddress
 
@@ -28,11 +26,6 @@ _FRAMES_AT_ONCE, _FRAMES_A_SECOND = 200, 50.0
 _MOST_WAITING = 64
 _MOST_PIECES = 64
 """Systems take no more than some hundred in one call."""
-
-# The library's own log has the headers at debug level, and the token is one of them.
-_QUIET = logging.getLogger("megalens.tracer.websockets")
-_QUIET.setLevel(logging.CRITICAL)
-_QUIET.propagate = False
 
 
 class HubLinkLost(ConnectionError):
@@ -179,17 +172,13 @@ def _open(address: HubAddress, context: contextlib.ExitStack) -> _PacedConnectio
     try:
         connection = connect(
             address.url,
-            additional_headers={"Authorization": f"Bearer {address.token}"},
-            subprotocols=[Subprotocol(SUBPROTOCOL)],
-            compression=None,
             open_timeout=_OPEN_SECONDS,
             close_timeout=5.0,
             # The hub pings; a second heartbeat would only wake this process.
             ping_interval=None,
             max_size=_MAX_MESSAGE,
-            proxy=None,
-            logger=_QUIET,
             create_connection=_PacedConnection,
+            **hub_options(address.token, SUBPROTOCOL),
         )
         # As a context manager, which is what every version of websockets asks for.
         opened = context.enter_context(connection)

@@ -176,15 +176,6 @@ def test_a_loop_without_end_is_given_up_in_time(engine):
     assert echo(engine, 2) == 2
 
 
-def test_a_loop_without_end_is_cancelled(engine):
-    cancelled = threading.Event()
-    threading.Timer(0.2, cancelled.set).start()
-    with pytest.raises(EngineError) as caught:
-        engine.run("loop", {}, nothing, cancelled=cancelled)
-    assert caught.value.code == "cancelled"
-    assert echo(engine, 2) == 2
-
-
 def test_progress_that_raises_cancels(engine):
     def stop(done, total, words):
         raise KeyboardInterrupt

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from explored_run import BAD_STEP, SPIKE, SPIKE_STEP, write_explored_run
+from explored_run import BAD_STEP, write_explored_run
 from recorded_run import RUN_ID
 
 from megalens.hub.resumed import read_resumed, set_aside
@@ -86,27 +86,6 @@ def test_an_earlier_attempt_is_drawn_over_its_run(draw, tmp_path):
     assert ([x for x, _ in own], [x for x, _ in other]) == (list(range(1, 41)), list(range(1, 31)))
 
 
-def test_another_run_is_compared_step_by_step(pictures):
-    (ratio,) = pictures(OTHER, by=["layer"], compare="ratio", statistic="l2")
-    (difference,) = pictures(OTHER, by=["layer"], compare="difference", statistic="l2", smoothing=5)
-    for shown, same in ((ratio, 1.0), (difference, 0.0)):
-        values = {value for line in by_run(shown).values() for _, value in line}
-        assert values == {same}
-        assert len(by_run(shown)) == 5
-        assert "steps 1 to 30" in shown.title
-    assert ratio.title.startswith("Ratio, gpt-wide over this run: Gradient L2 by layer")
-    assert difference.title.startswith("Difference, gpt-wide minus this run: ")
-    assert ratio.texts["yTitle"] == "ratio of gradient L2"
-    assert difference.texts["yTitle"] == "difference of gradient L2"
-    assert "gpt-wide over this run." in ratio.caption
-
-
-def test_the_spike_of_another_run_is_there_at_any_length(pictures):
-    (shown,) = pictures(OTHER, kind="tensors", where={"name": SPIKE.replace(".", r"\.")})
-    own, other = by_run(shown).values()
-    assert max(own, key=lambda point: point[1])[0] == max(other, key=lambda point: point[1])[0] == SPIKE_STEP
-
-
 @pytest.mark.slow
 def test_no_step_of_long_runs_is_compared_with_one_beside_it(draw, tmp_path):
     # More than the points that are asked for where nothing is compared; from runs of unlike lengths unlike steps would be left out.
@@ -123,7 +102,7 @@ def test_no_step_of_long_runs_is_compared_with_one_beside_it(draw, tmp_path):
     assert (points[0][0], points[-1][0]) == (1, 2500)
 
 
-def test_runs_that_are_not_there_or_have_nothing_to_compare_are_named(pictures):
+def test_runs_that_are_not_there_are_named(pictures):
     (shown,) = pictures("gone", OTHER, by=[])
     assert "The run gone could not be opened here, so it is not drawn." in shown.caption
     assert len(by_run(shown)) == 2
@@ -131,15 +110,6 @@ def test_runs_that_are_not_there_or_have_nothing_to_compare_are_named(pictures):
         (alone,) = pictures(strange, by=[], compare="ratio")
         assert alone.empty
         assert "could not be opened here" in alone.caption[0]
-    total, families = pictures(OTHER, kind="overview")
-    assert len(by_run(total)) == 2
-    assert len(by_run(families)) == 2 * len(families.params["keyText"])
-    (single,) = pictures(OTHER, kind="layers", by=["layer"])
-    assert "gpt-wide is at step 30, the nearest one." in single.caption
-    # Maps show this run alone, and say so.
-    for kind in ("layer_map", "item_map"):
-        (single,) = pictures(OTHER, kind=kind, by=["layer"])
-        assert any("This map shows gpt-demo only" in line for line in single.caption)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """What the static pictures of a recorded run are made of: read and drawn by the views themselves, in the engine."""
 
-import math
 import re
 from xml.etree import ElementTree
 
@@ -42,45 +41,9 @@ def test_a_heatmap_has_positions_across_and_tiles_down(picture, run):
     assert shown.params["tokens"][:6] == ["␣", "i", "j", "k", "l", "␣"]
 
 
-def test_attention_has_queries_down_and_keys_across_and_its_head_can_be_chosen(picture, run):
-    pictures = [
-        picture(run, view="heatmap", flag="RawAttentionScore_mat_mul", head=head) for head in (0, 1, 9)
-    ]
-    rows = run.tensors("RawAttentionScore_mat_mul")["values"][0].as_py()
-    attention = np.array(rows, dtype=np.float32).reshape(2, 6, 6)
-    for shown, head in zip(pictures, (0, 1, 1), strict=True):
-        query, key = largest(attention[head][None])
-        assert re.search(rf"at key {key}(?: “.”)?, query {query}\.", shown.summary)
-        assert (shown.texts["xTitle"], shown.texts["yTitle"]) == ("key", "query")
-        assert f"head {head}" in shown.title
-
-
-def test_the_newest_step_is_drawn_unless_one_is_named_and_a_missing_one_gives_the_nearest(picture, run):
-    assert picture(run, view="heatmap", flag="MLP1_mat_mul").title.endswith("step 40")
-    nearest = picture(run, view="heatmap", flag="QKV_mat_mul", step=30)
-    assert nearest.title.endswith("step 5")
-    assert "Step 30 was not traced; this is the nearest one." in nearest.caption
-
-
 def test_the_first_part_is_drawn_unless_one_is_named(picture, run):
     assert "part q" in picture(run, view="heatmap", flag="QKV_mat_mul").title
     assert "part v" in picture(run, view="heatmap", flag="QKV_mat_mul", part="v").title
-
-
-def test_cells_that_are_not_finite_are_counted_and_explained(picture, run):
-    shown = picture(run, view="heatmap", flag="MLP1_mat_mul", layers="all", step=30)
-    assert "Cells that are not finite (hatched): 3." in shown.caption
-    assert "The traced tensors held 1 NaN and 2 infinite values." in shown.caption
-    assert shown.params["legendText"][0] == "not finite"
-    assert picture(run, view="heatmap", flag="MLP1_mat_mul", step=29).params["legendText"][0] != "not finite"
-
-
-def test_own_scales_carry_their_numbers_in_the_headers(picture, run):
-    own = picture(run, view="heatmap", flag="MLP1_mat_mul", layers="0,2", scale="own")
-    assert own.params["headers"]["0"].startswith("layer 0, −")
-    assert own.params["legendText"] == ["lowest", "highest"]
-    shared = picture(run, view="heatmap", flag="MLP1_mat_mul", layers="0,2")
-    assert shared.params["headers"] == {"0": "layer 0", "2": "layer 2"}
 
 
 STATISTICS = {
@@ -108,33 +71,6 @@ def test_a_trend_keeps_to_the_steps_that_are_asked_for(picture, run):
     shown = picture(run, view="trend", flag="MLP1_mat_mul", steps=[5, 9])
     assert {row["x"] for row in shown.datasets["rows"]} == {5, 6, 7, 8, 9}
     assert (shown.params["x0"], shown.params["x1"]) == (5, 9)
-
-
-def test_a_layer_by_step_picture_has_a_cell_for_each_row_and_leaves_others_out(picture, run):
-    shown = picture(run, view="trend", flag="MLP1_mat_mul", kind="heatmap", layers="0,3")
-    (cells,) = shown.datasets["pictures"]
-    assert (cells["x"], cells["x2"], cells["y"], cells["y2"]) == (0.5, 40.5, -0.5, 3.5)
-
-
-def test_scalars_have_a_panel_for_each_unit_and_the_losses_unless_named(picture, run):
-    shown = picture(run, view="scalars")
-    assert {row["name"] for row in shown.datasets["rows"]} == {"loss", "held_out_loss"}
-    several = picture(run, view="scalars", names=["loss", "tokens_per_second"])
-    assert several.params["headers"] == {"0": "nats/byte", "1": "1/s"}
-    losses = [row["value"] for row in several.datasets["rows"] if row["name"] == "loss"]
-    assert losses == run.scalars("loss")["value"].to_pylist()
-
-
-def test_smoothing_is_said_and_the_numbers_themselves_stay(picture, run):
-    shown = picture(run, view="scalars", names=["loss"], smoothing=5)
-    assert "Lines are the trailing mean of 5 points; the numbers themselves are faint." in shown.caption
-    raw = run.scalars("loss")["value"].to_numpy()
-    kinds = {
-        kind: [r["value"] for r in shown.datasets["rows"] if r["opacity"] == opacity]
-        for kind, opacity in (("faint", 0.25), ("line", 1))
-    }
-    assert kinds["faint"] == raw.tolist()
-    assert math.isclose(kinds["line"][10], raw[6:11].mean(), rel_tol=1e-12)
 
 
 def test_a_trailing_mean_passes_over_what_is_not_finite():
@@ -220,63 +156,6 @@ def cube(rank=0, pass_="forward", step=1, layer=0, value=0.0, **more):
     return tensor(step, layer, "HiddenStates", "", compressor, values[None], **more)
 
 
-def test_replicas_and_passes_never_mix(picture, tmp_path):
-    rows = [
-        cube(rank, pass_, layer=layer, value=100 * rank + (1000 if pass_ == "backward" else 0))
-        for rank, layer in ((1, 0), (3, 0), (2, 1))
-        for pass_ in ("forward", "backward")
-    ]
-    layout = {
-        "world_size": 4,
-        "tp": 1,
-        "pp": 2,
-        "dp": 2,
-        "ranks": [{"rank": n, "tp": 0, "pp": n % 2, "dp": n // 2} for n in range(4)],
-    }
-    run = open_run(write_run(tmp_path / RUN_ID, steps=1, more=rows, layout=layout))
-    shown = picture(run, view="heatmap", flag="HiddenStates", layers="all")
-    # Of replica 1 layer 0, of 2 layer 1: from 100 at position 0 of vector 0 to 223 at position 3 of vector 2.
-    assert [cells["layer"] for cells in shown.datasets["pictures"]] == [0, 1]
-    assert "values run from 100 to 223." in shown.summary
-    own = picture(run, view="heatmap", flag="HiddenStates", layers="all", scale="own")
-    assert own.params["headers"] == {"0": "layer 0, 100 to 130", "1": "layer 1, 200 to 230"}
-    assert "From ranks 1 and 2: of each layer the replica of the lowest rank." in shown.caption
-    other = picture(run, view="heatmap", flag="HiddenStates", layers="all", rank=3)
-    assert [cells["layer"] for cells in other.datasets["pictures"]] == [0]
-    assert "values run from 300 to 323." in other.summary
-    assert "Replica of rank 3 (pp 1, dp 1)." in other.caption
-    gradient = picture(run, view="trend", flag="HiddenStates", statistic="min", **{"pass": "backward"})
-    assert gradient.title.startswith("Gradient of Layer output, minimum")
-    assert [(row["name"], row["value"]) for row in gradient.datasets["rows"]] == [
-        ("layer 0", 1100),
-        ("layer 1", 1200),
-    ]
-
-
-def test_a_trend_takes_the_positions_and_the_vector_that_are_asked_for_and_draws_its_band(picture, tmp_path):
-    rows = [cube(step=step, value=step) for step in (1, 2)]
-    run = open_run(write_run(tmp_path / RUN_ID, steps=1, more=rows))
-    options = {"view": "trend", "flag": "HiddenStates", "statistic": "mean", "vector": 1}
-    shown = picture(run, **options, positions="1-2", interval="std")
-    # Positions 1 and 2 of vector 1 are 11 and 12, and the step on top.
-    assert [row["value"] for row in shown.datasets["rows"]] == [12.5, 13.5]
-    band = [(row["x"], row["low"], row["high"]) for row in shown.datasets["band"]]
-    assert band == [(1, 12.0, 13.0), (2, 13.0, 14.0)]
-    assert "Vector 1 of 3, counted from 0." in shown.caption
-    assert "Positions 1 and 2 of 4, counted from 0." in shown.caption
-    assert "Bands: one standard deviation over positions and samples (n = 2)." in shown.caption
-    assert "mark-area" in draw_picture(run, {**options, "positions": "1-2", "interval": "std"})[0]
-    assert shown.params["y1"] > 14
-    interval = picture(run, **options, interval="ci95")
-    assert any("the true interval is wider" in line for line in interval.caption)
-    assert picture(run, **options).datasets["band"] == []
-    nowhere = picture(run, **options, positions="9")
-    assert nowhere.empty
-    assert nowhere.caption == ["There is no position 9; they go from 0 to 3."]
-    rms = picture(run, **{**options, "statistic": "rms"}, interval="std")
-    assert "Bands are about the lines of a mean; choose mean and lines for one." in rms.caption
-
-
 def test_a_heatmap_says_what_the_compressor_lost_and_since_when_that_is_known(picture, tmp_path):
     tile = "Tile(tiles=3, reduction='mean')"
     rows = [
@@ -310,19 +189,3 @@ def test_a_history_is_a_map_and_the_tensor_of_a_cell_that_can_be_scrubbed(draw, 
     assert "24 of 40 traced steps" in page
     (empty,) = draw(run, view="history", flag="HiddenStates")
     assert empty.empty
-
-
-def test_every_view_says_that_its_steps_are_inferred_or_replayed(picture, tmp_path):
-    for origin, says in (
-        (
-            {"kind": "foreign", "name": "x", "steps": "inferred"},
-            "Steps inferred: the foreign hub sends none.",
-        ),
-        ({"kind": "replay", "name": "r1", "steps": "counted", "speed": 4}, "Replay of r1 at 4 × its speed."),
-    ):
-        run = open_run(write_run(tmp_path / origin["kind"] / RUN_ID, steps=2, origin=origin))
-        for view in (
-            {"view": "scalars"},
-            *({"view": v, "flag": "MLP1_mat_mul"} for v in ("heatmap", "trend")),
-        ):
-            assert picture(run, **view).caption[0] == says

@@ -6,7 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from recorded_run import RUN_ID, write_run
+from recorded_run import RUN_ID
 
 import megalens
 from megalens.pictures.engine.process import BUNDLE
@@ -22,17 +22,6 @@ def over_comm():
     comm.use_widgets("anywidget")
     yield
     comm.use_widgets()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_run(tmp_path_factory.mktemp("runs") / RUN_ID)
-
-
-@pytest.fixture
-def run(folder):
-    with megalens.open(folder) as opened:
-        yield opened
 
 
 class Page:

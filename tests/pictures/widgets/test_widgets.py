@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorded_run import RUN_ID, write_run
+from recorded_run import RUN_ID
 
 import megalens
 from megalens.pictures.widgets import VIEW_MIME, Heatmap, History, Scalars, Statistics, Trend, WidgetError
@@ -17,19 +17,6 @@ from megalens.runs import Run
 from megalens.slices import named
 
 RUN = {"id": "r1", "name": "gpt-demo", "folder": None}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_run(tmp_path_factory.mktemp("runs") / RUN_ID)
-
-
-@pytest.fixture
-def run(folder):
-    import megalens
-
-    with megalens.open(folder) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ....protocol import BLOCKS, merged_names, parse_name
 from ...errors import ClientError
-from ..rows.pieces import STAGE, STAGES, Chunk, NotShown, StatIndex, Wanted
+from ..rows.pieces import STAGE, STAGES, Chunk, Listed, NotShown, Wanted
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
 from .name_filter import module_of
 from .query import Key, MomentQuery, key_order
@@ -132,7 +132,7 @@ def until_stopped(chunks: Iterator[Chunk], stop: threading.Event) -> Iterator[Ch
 
 def answer_groups(
     read: Reading,
-    stats: Mapping[str, StatIndex],
+    stats: Mapping[str, Listed],
     query: MomentQuery,
     stop: threading.Event,
 ) -> MomentGroups:
@@ -151,7 +151,7 @@ class _Answer:
     def __init__(
         self,
         read: Reading,
-        stats: Mapping[str, StatIndex],
+        stats: Mapping[str, Listed],
         query: MomentQuery,
         sides: list[_Side],
         order: list[Key],
@@ -244,7 +244,7 @@ class _Answer:
         return merge_cells(chunks, self._keys, columns)
 
 
-def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:
+def _sides(stats: Mapping[str, Listed], query: MomentQuery) -> list[_Side]:
     if query.ratio == "grad_to_param":
         return [_side(stats, query, "grad", None), _side(stats, query, "param", None)]
     if query.ratio == "gain":
@@ -253,7 +253,7 @@ def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:
     return [_side(stats, query, query.stat, None)]
 
 
-def _side(stats: Mapping[str, StatIndex], query: MomentQuery, stat: str, role: str | None) -> _Side:
+def _side(stats: Mapping[str, Listed], query: MomentQuery, stat: str, role: str | None) -> _Side:
     """Code the names of one side by the query's columns; ``role`` restricts them and names their modules."""
     names = stats[stat].names if stat in stats else []
     merged = (name for level in query.levels for name in merged_names(names, level))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....protocol import Ranges, TensorName, in_ranges, parse_name
-from ...errors import ClientError, chosen_ranges
+from ....protocol import Ranges, in_ranges, parse_name
+from ...errors import ClientError, bad_parameter, chosen_ranges
 
 Where = Mapping[str, Any] | Callable[[str], bool] | None
 
@@ -119,40 +119,12 @@ class Pattern:
         return written, names
 
     def _bad(self, why: str) -> ClientError:
-        return ClientError(
+        return bad_parameter(
             f"The {self._field} is no regular expression that can be used here: {why}. Names are searched "
             "in linear time, so it can neither look ahead or behind nor refer back to what a group found; "
             "give re.compile(…) for what only Python's expressions can say.",
-            code="bad-parameter",
-            field=self._field,
+            self._field,
         )
-
-
-# The distinct names of a run's tensors, each parsed once.
-class NameTable:
-    """Names in the order in which they were first seen; only appended, so that an index stays valid."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._ids: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def add(self, names: Iterable[str]) -> bool:
-        """Add the names that are new, and return whether there were any."""
-        before = len(self.names)
-        for name in names:
-            if name not in self._ids:
-                self._ids[name] = len(self.names)
-                self.names.append(name)
-        return len(self.names) > before
-
-    def id(self, name: str) -> int:
-        return self._ids[name]
-
-    def parsed(self, name: str) -> TensorName:
-        return parse_name(name)
 
 
 def module_of(name: str) -> str:
@@ -182,11 +154,10 @@ class NameFilter:
         where = dict(where or {})
         unknown = [str(key) for key in where if key not in (*_NUMBERS, *_ROW_NUMBERS, *_WORDS, "name")]
         if unknown:
-            raise ClientError(
+            raise bad_parameter(
                 f"where knows no column {unknown[0]!r:.100}. It has name, "
                 f"{', '.join((*_NUMBERS, *_ROW_NUMBERS, *_WORDS))}.",
-                code="bad-parameter",
-                field=f"where.{unknown[0]:.50}",
+                f"where.{unknown[0]:.50}",
             )
         self._ranges = {
             key: found for key in _NUMBERS if (found := chosen_ranges(where.get(key), key)) is not None
@@ -234,9 +205,5 @@ def _words(value: Any, key: str) -> frozenset[str | None]:
     if not isinstance(words, Sequence | set | frozenset) or not all(
         word is None or isinstance(word, str) for word in words
     ):
-        raise ClientError(
-            f"where: {key} must be a word or several, got {value!r:.100}.",
-            code="bad-parameter",
-            field=f"where.{key}",
-        )
+        raise bad_parameter(f"where: {key} must be a word or several, got {value!r:.100}.", f"where.{key}")
     return frozenset(words)

@@ -16,7 +16,7 @@ from ....protocol import (
     name_values,
     natural_key,
 )
-from ...errors import ClientError, as_arguments, as_int
+from ...errors import ClientError, as_arguments, as_int, bad_parameter
 from .name_filter import NameFilter, Pattern, Where
 
 Key = tuple[Any, ...]
@@ -125,11 +125,10 @@ class MomentQuery:
         Raises ``ClientError`` where no schema can say what is wrong: for patterns, ranges and columns.
         """
         if drawn.get("ratio") == "gain" and stat not in ("activation", "dgrad"):
-            raise ClientError(
+            raise bad_parameter(
                 f"A gain is of what goes into modules and comes out of them, and {stat} is neither. Choose "
                 "activation or dgrad.",
-                code="bad-parameter",
-                field="ratio",
+                "ratio",
             )
         grouping = Grouping([by] if isinstance(by, str) else by, pattern)
         first, last = steps or (None, None)
@@ -139,11 +138,7 @@ class MomentQuery:
 def check_stat(stat: Any) -> str:
     """Return ``stat``, or raise ``ClientError`` naming those that exist."""
     if stat not in MOMENT_STATS:
-        raise ClientError(
-            f"stat must be one of {', '.join(MOMENT_STATS)}, got {stat!r:.100}.",
-            code="bad-parameter",
-            field="stat",
-        )
+        raise bad_parameter(f"stat must be one of {', '.join(MOMENT_STATS)}, got {stat!r:.100}.", "stat")
     return str(stat)
 
 
@@ -271,8 +266,4 @@ def _joined(pattern: Pattern) -> Callable[[Sequence[str]], list[Key | None]]:
 
 
 def _no_group(what: str) -> ClientError:
-    return ClientError(
-        f"Cannot group by that: {what}.",
-        code="bad-parameter",
-        field="by",
-    )
+    return bad_parameter(f"Cannot group by that: {what}.", "by")

@@ -55,26 +55,15 @@ class ParseProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
         if error is not None:
             self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
+        self._process.__exit__(kind, error, trace)
 
     def send(self, source: StatisticsFile, begin: int, end: int, folder: Path) -> None:
         """Have a stretch parsed and written by :func:`write_part`."""
         assert self._process.stdin is not None
-        task = {
-            # As bytes: a name may be no UTF-8 text.
-            "path": os.fsencode(source.path).hex(),
-            "begin": begin,
-            "end": end,
-            "kind": source.kind,
-            "rank": source.rank,
-            "folder": str(folder),
-        }
+        # As bytes: a name may be no UTF-8 text.
+        task = [os.fsencode(source.path).hex(), source.kind, source.rank, begin, end, str(folder)]
         with contextlib.suppress(BrokenPipeError):
             # One that ended says so when it is asked.
             self._process.stdin.write(orjson.dumps(task) + b"\n")
@@ -100,7 +89,7 @@ def main() -> None:
     """Answer tasks, a line of JSON each, until there are no more."""
     for line in sys.stdin.buffer:
         try:
-            answer = _answer(orjson.loads(line))
+            answer = _answer(*orjson.loads(line))
         except (OSError, MemoryError) as error:
             answer = {"error": str(error) or type(error).__name__}
         try:
@@ -111,14 +100,11 @@ def main() -> None:
             os._exit(1)
 
 
-def _answer(task: dict[str, object]) -> dict[str, object]:
-    source = StatisticsFile(
-        Path(os.fsdecode(bytes.fromhex(str(task["path"])))), str(task["kind"]), int(str(task["rank"]))
-    )
-    begin, end = int(str(task["begin"])), int(str(task["end"]))
+def _answer(path: str, kind: str, rank: int, begin: int, end: int, folder: str) -> dict[str, object]:
+    source = StatisticsFile(Path(os.fsdecode(bytes.fromhex(path))), kind, rank)
     # Only a record without a step needs to know the number of its line.
     rows, stretch = _parsed(source, begin, end, lambda: _lines_before(source, begin))
-    file, first_step = write_part(rows, stretch.to_json(), Path(str(task["folder"])))
+    file, first_step = write_part(rows, stretch.to_json(), Path(folder))
     return {"file": file, "first_step": first_step, "stretch": stretch.to_json().decode()}
 
 

@@ -70,6 +70,14 @@ class StatisticsTree:
         """The run's id: the same for the same folder on the same machine."""
         return "statistics-" + hashlib.blake2b(os.fsencode(self.root), digest_size=8).hexdigest()
 
+    def told(self) -> dict[str, str | None]:
+        """Return what another process makes it of: ``StatisticsTree.of(**told)``."""
+        return {name: None if value is None else str(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def of(cls, label: str, root: str, layout: str, within: str | None) -> StatisticsTree:
+        return cls(label, Path(root), layout, None if within is None else Path(within))
+
     def files(self, closed: list[OSError] | None = None) -> list[StatisticsFile]:
         """Return the files that are there now; a running job may add some.
 

@@ -53,7 +53,7 @@ class LiveRows(MomentRows):
         return False
 
     def close(self) -> None:
-        self._table, self._pieces, self._stats = empty_table("moments"), [], []
+        self._table, self._pieces, self._stats = empty_table("moments"), [], {}
         if self._recorded is not None:
             self._recorded.close()
 

@@ -121,28 +121,20 @@ class NotShown:
 
 
 @dataclass(frozen=True)
-class StatIndex:
-    """What there is of one stat: rows, the different steps, ascending, and the names."""
+class Listed:
+    """What a piece, or all of them, have of one stat: rows, ascending distinct steps, and names (shared
+    between pieces).
+    """
 
-    stat: str
     rows: int
     steps: NDArray[np.int64]
-    names: list[str]
+    names: tuple[str, ...]
 
     def between(self, first: int | None, last: int | None) -> NDArray[np.int64]:
         """Return the steps within bounds, which are included."""
         begin = 0 if first is None else np.searchsorted(self.steps, first)
         end = None if last is None else np.searchsorted(self.steps, last, "right")
         return self.steps[begin:end]
-
-
-@dataclass(frozen=True)
-class Listed:
-    """What a piece has of one stat: rows, ascending distinct steps, and names (shared between pieces)."""
-
-    rows: int
-    steps: NDArray[np.int64]
-    names: tuple[str, ...]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _brought, (self.rows, self.steps, self.names)

@@ -94,7 +94,7 @@ class RecordedRows(MomentRows):
     def close(self) -> None:
         for attempt in self._attempts:
             attempt.close()
-        self._stats = []
+        self._stats = {}
 
 
 class _Attempt:
