@@ -30,6 +30,7 @@ from ...tracer.errors import TracerError, describe_error
 from ...tracer.instrument import Instrument
 from ...tracer.memory import MemoryReader, memory_reader
 from .actions import Action, OptimizerNumbers, post
+from .rule import alarm_columns
 
 if TYPE_CHECKING:
     from ...tracer.instrument import Host
@@ -205,7 +206,7 @@ class MonitorInstrument(Instrument):
         self.judged += 1
         if alarms:
             self.alarms += len(alarms)
-            host.send(STREAM, self._watch.columns(alarms), step.step)
+            host.send(STREAM, alarm_columns(alarms), step.step)
             self._set_off(alarms, step.step)
         if step.step <= self._raised_until or any(
             alarm.severity != "note" or alarm.follows for alarm in alarms
