@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from .errors import PipelineError
 from .orders import IOrder
 from .plan_type import Operation, Placement, words_of
 from .stages.inbox import Arrival, Inbox, Key, StepBatch, shapes_text
-from .stages.link import Link, report_received, report_sent, spec_of
+from .stages.link import Link, drain, report_received, report_sent, spec_of
 
 if TYPE_CHECKING:
     from ...tracer import Tracer
@@ -330,24 +331,11 @@ class Executor:
 
     def _drain(self) -> None:
         """Wait until everything is sent: nothing else is left to do."""
-        deadline = time.monotonic() + self._timeout
-        inbox = self._inbox
-        for link in self._links.values():
-            try:
-                link.flush(self._timeout)
-            except TimeoutError:
-                raise self._late(None) from None
-            except RuntimeError as error:
-                raise self._lost(None, link.peer, error) from error
-        inbox.draining = True
-        with inbox.lock:
-            while not all(link.sent for link in self._links.values()):
-                self._wait(deadline, None)
-        inbox.draining = False
-        if self._watched is None:
-            return
-        for link in self._links.values():
-            report_sent(self._watched, link, self._giver)
+        links = [*self._links.values()]
+        drain(self._inbox, links, self._timeout, partial(self._lost, None), lambda _: self._late(None))
+        if self._watched is not None:
+            for link in links:
+                report_sent(self._watched, link, self._giver)
 
     def _giver(self, key: Key) -> int:
         """Return the chunk that produced a message."""
