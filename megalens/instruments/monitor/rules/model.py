@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..levels import median_of
+from ..levels import group_medians
 from ..rule import Finding, Rule, about_all, number, percent
 from ..table import ALL, StepTable, rms_of
 
@@ -36,19 +36,11 @@ class Initial(Rule):
             return
         groups = layout.groups("family")[rows]
         sizes = now.size[rows]
-        order = np.lexsort((sizes, groups))
-        starts = np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0])
-        counts = np.diff(np.r_[starts, len(order)])
-        middle, members = np.empty(groups.max() + 1), np.zeros(groups.max() + 1, int)
-        middle[groups[order][starts]] = sizes[order][starts + (counts - 1) // 2]
-        members[groups[order][starts]] = counts
+        middle = group_medians(sizes, groups, lower=True)
         off = sizes - middle[groups]
-        usual = np.empty(groups.max() + 1)
-        spread = np.full((len(starts), counts.max()), np.nan)
-        for at, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
-            spread[at, :count] = np.abs(off[order[start : start + count]])
-        usual[groups[order][starts]] = 1.4826 * median_of(spread)
-        far = (members[groups] >= 3) & (np.abs(off) > np.maximum(np.log2(self.factor), 6 * usual[groups]))
+        usual = 1.4826 * group_medians(np.abs(off), groups)[groups]
+        members = np.bincount(groups)[groups]
+        far = (members >= 3) & (np.abs(off) > np.maximum(np.log2(self.factor), 6 * usual))
         if far.any():
             yield Finding(
                 rows[far],

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....protocol import RANK_SCALAR
+from ..levels import group_medians
 from ..rule import Finding, Rule, number, percent
 from ..table import StepTable
 
@@ -105,11 +106,7 @@ class OddRank(Rule):
             return
         yield from self._losses(now, rows[layout.of(RANK_SCALAR)[rows]])
         groups, sizes = layout.groups("tensor")[rows], now.size[rows]
-        order = np.lexsort((sizes, groups))
-        starts = np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0])
-        counts = np.diff(np.r_[starts, len(order)])
-        middle = np.empty(groups.max() + 1)
-        middle[groups[order][starts]] = sizes[order][starts + counts // 2]
+        middle = group_medians(sizes, groups)
         off = sizes - middle[groups]
         sigma = np.nan_to_num(now.past("size").sigma[rows], nan=0.3)
         gradients = layout.of("dgrad", "residual_dgrad", "grad_unreduced")[rows]
