@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import random
-import signal
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 from own_plans import ALL, SHAPES, plan_named, random_plan
+from strikes import strike_in, told_and_ended
 from torch import Tensor, distributed, nn
 
-from megalens.instruments.pipeline import PipelineError
 from megalens.instruments.pipeline.plan_type import Placement
 from megalens.instruments.pipeline.schedule import DynamicSchedule
 
@@ -217,36 +212,12 @@ def stricken(rank: int, order: str, strike: str, timeout: float, folder: str) ->
     schedule, held = made(rank, layout, plan, timeout=timeout)
     stepped(schedule, layout)
     if rank == 2:
-        (Path(folder) / "pid").write_text(str(os.getpid()))
-        passes = iter(range(100))
+        strike_in(next(iter(held.values())), strike, folder)
 
-        def strike_now(*_: Any) -> None:
-            if next(passes) == 1:
-                os.kill(os.getpid(), signal.SIGKILL if strike == "kill" else signal.SIGSTOP)
-
-        next(iter(held.values())).register_forward_hook(strike_now)
-    try:
+    def step() -> None:
         stepped(schedule, layout)
-    except PipelineError as error:
-        said = {
-            name: getattr(error, name)
-            for name in ("code", "operation", "stage", "micro_batch", "rank", "message")
-        }
-        try:
-            stepped(schedule, layout)
-        except PipelineError as again:
-            said["again"] = str(again)
-        partial = Path(folder) / f"{rank}.part"
-        partial.write_text(json.dumps(said))
-        partial.rename(Path(folder) / f"{rank}.json")
-    if rank == 0:
-        deadline = time.monotonic() + 60
-        while not (Path(folder) / "1.json").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int((Path(folder) / "pid").read_text()), signal.SIGKILL)
-    # Without the words of farewell that the group would wait for.
-    os._exit(0)
+
+    told_and_ended(rank, folder, step, step, 0 if rank else 2)
 
 
 def growing(rank: int, stages: int) -> float:
