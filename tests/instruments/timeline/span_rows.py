@@ -1,8 +1,13 @@
-"""Rows of the stream ``spans`` by hand."""
+"""Rows of the stream ``spans``: by hand, and of what is opened."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pandas as pd
 import pyarrow as pa
+
+import megalens
 
 DEFAULTS = {
     "step": 1, "rank": 0, "stage": -1, "chunk": -1, "micro_batch": -1, "kind": "collective", "name": "all_reduce",
@@ -18,3 +23,9 @@ def table(*rows: dict) -> pa.Table:
         if row["blocked"] is None:
             row["blocked"] = row["end"] - row["start"]
     return pa.table({name: [row[name] for row in whole] for name in DEFAULTS})
+
+
+def opened(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    """Return the rows of a run or of another tool's files, and the warnings."""
+    with megalens.open(path) as run:
+        return run.table("spans").to_pandas(), run.warnings

@@ -52,8 +52,7 @@ async def test_the_critical_path_and_spans_that_are_searched_for_are_answered(as
     assert (body["path"], body["found"]) == ([], {"count": 0, "since": 0, "first": []})
 
 
-async def test_traces_of_other_tools_open_as_runs(ask, jp_root_dir, tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+async def test_traces_of_other_tools_open_as_runs(ask, jp_root_dir):
     folder = jp_root_dir / "traces"
     folder.mkdir()
     events = [
@@ -73,8 +72,7 @@ async def test_traces_of_other_tools_open_as_runs(ask, jp_root_dir, tmp_path, mo
     assert (await ask("statistics", body={"path": "traces"}))[1]["runs"][0]["id"] == entry["id"]
 
 
-async def test_traces_outside_of_the_root_are_not_read(ask, jp_root_dir, tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+async def test_traces_outside_of_the_root_are_not_read(ask, jp_root_dir, tmp_path):
     outside = tmp_path / "elsewhere.json"
     outside.write_text('{"traceEvents": [{"ph": "X", "name": "forward", "pid": 0, "ts": 0, "dur": 4}]}')
     folder = jp_root_dir / "traces"
