@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 
 import pytest
-from pyarrow import parquet
-from recorded_run import RUN_ID, write_run
+from recorded_run import RUN_ID
+from span_rows import recorded
 
 from megalens.instruments.timeline import timeline_answer
-from megalens.protocol import stream_schema
-from tests.kit.simulated_jobs import Fault, Job, simulate
+from tests.kit.simulated_jobs import Fault, Job
 
 JOB = Job(1, 1, 2, micro_batches=2, steps=8, seed=4, faults=(Fault("device", (1,), 1.4, 1, 8),))
 
 
 @pytest.fixture
 def folder(jp_root_dir):
-    path = write_run(jp_root_dir / "megalens-runs" / RUN_ID, steps=2, layers=1, nonfinite_at=None)
-    schema = stream_schema("spans")
-    parquet.write_table(simulate(JOB)[0].select(schema.names).cast(schema), path / "spans.parquet")
+    path = jp_root_dir / "megalens-runs" / RUN_ID
+    recorded(path, JOB)
     return path
 
 
