@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from own_plans import ALL, SHAPES, plan_named, random_plan
 from strikes import strike_in, told_and_ended
 from torch import Tensor, distributed, nn
+from torch.distributed.tensor import DTensor
 
 from megalens.instruments.pipeline.plan_type import Placement
 from megalens.instruments.pipeline.schedule import DynamicSchedule
@@ -92,16 +94,21 @@ def stepped(schedule: DynamicSchedule, layout: Placement, seed: int = 0) -> list
     return [each.item() for each in losses]
 
 
+def apart(module: nn.Module, gradients: Sequence[Tensor]) -> float:
+    """The largest difference of a module's gradients from others; they are cleared."""
+    off = 0.0
+    for parameter, gradient in zip(module.parameters(), gradients, strict=True):
+        found = parameter.grad.full_tensor() if isinstance(parameter.grad, DTensor) else parameter.grad
+        off = max(off, (found - gradient).abs().max().item())
+        parameter.grad = None
+    return off
+
+
 def worst(held: dict[int, Part], layout: Placement, seed: int = 0) -> float:
     """The largest difference of a gradient from that of one process."""
     parts = layout.stages if layout.kind == "two_way" else layout.virtual_stages
     wanted, _ = reference(parts, layout.micro_batches, seed)
-    off = 0.0
-    for v, part in held.items():
-        for parameter, gradient in zip(part.parameters(), wanted[v % parts], strict=True):
-            off = max(off, (parameter.grad - gradient).abs().max().item())
-            parameter.grad = None
-    return off
+    return max(apart(part, wanted[v % parts]) for v, part in held.items())
 
 
 def schedules(rank: int, stages: int, micro_batches: int, planned: bool) -> dict[str, float]:
@@ -240,9 +247,7 @@ def growing(rank: int, stages: int) -> float:
                 each = part(each)
             (loss_fn(each, wanted) / 4).backward()
         for v, part in held.items():
-            for parameter, own in zip(part.parameters(), model[v].parameters(), strict=True):
-                off = max(off, (parameter.grad - own.grad).abs().max().item())
-                parameter.grad = None
+            off = max(off, apart(part, [each.grad for each in model[v].parameters()]))
     schedule.close()
     return off
 
