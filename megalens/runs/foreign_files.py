@@ -57,6 +57,30 @@ class ForeignFiles(NamedTuple):
     read: _Reads
 
 
+def foreign_files(
+    version: str,
+    find: Callable[..., list[Path]],
+    begins_like_one: Callable[[Path], object],
+    read: Callable[[Path, Sequence[Path], Progress | None], ForeignRows],
+    looked_at: int,
+) -> ForeignFiles:
+    """Return how files of one tool are opened, one of each process; changed ones are read anew.
+
+    ``find`` takes a path and ``within``, and returns the files there that may be such, of which the first
+    ``looked_at`` are asked for their beginning. ``read`` takes the path and all of them. ``version`` is that
+    of :func:`cached_recording`.
+    """
+
+    def holds(path: Path, within: Path | None = None) -> bool:
+        return any(map(begins_like_one, find(path, within=within)[:looked_at]))
+
+    def recording(path: Path, progress: Progress | None = None, within: Path | None = None) -> RunFolder:
+        files = find(path, within=within)
+        return cached_recording(path, files, version, lambda: read(path, files, progress))
+
+    return ForeignFiles(holds, recording)
+
+
 class ForeignRows(NamedTuple):
     """What was read: ``origin`` of ``run.json``, tables by stream with rows by step, what is missing."""
 

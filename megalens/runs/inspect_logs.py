@@ -13,13 +13,11 @@ from pathlib import Path
 
 from ..protocol import shown_text
 from .errors import ClientError
-from .foreign_files import ForeignFiles, ForeignRows, Progress, cached_recording, files_within
+from .foreign_files import ForeignRows, Progress, files_within, foreign_files
 from .foreign_numbers import Numbers
-from .run_folder import RunFolder
 
 __all__ = ["INSPECT_LOGS"]
 
-_VERSION = "inspect 1"
 _FILE = re.compile(r"_globalrank-(\d{1,6})\.log$")
 _FOLDER = "nvdlfw_inspect_statistics_logs"
 _LINE = re.compile(
@@ -34,25 +32,10 @@ _LOST = (
 )
 
 
-def holds_inspect_logs(path: Path, within: Path | None = None) -> bool:
-    """Return whether a file is such a log, or a folder holds one, itself or one or two levels deeper."""
-    return any(_is_log(file) for file in _files(path, within)[:5])
-
-
-def inspect_recording(path: Path, progress: Progress | None = None, within: Path | None = None) -> RunFolder:
-    """Return the recording of one job's logs; changed files are read anew.
-
-    Raises ``ClientError`` for files that cannot be read or hold no number.
+def _files(path: Path, within: Path | None = None) -> list[Path]:
+    """Return the logs of statistics, in a folder or one or two levels deeper: of the same names, beside them,
+    lie logs of messages.
     """
-    files = _files(path, within)
-    return cached_recording(path, files, _VERSION, lambda: read_inspect_logs(files, progress))
-
-
-INSPECT_LOGS = ForeignFiles(holds_inspect_logs, inspect_recording)
-
-
-def _files(path: Path, within: Path | None) -> list[Path]:
-    """Return the logs of statistics: of the same names, beside them, lie logs of messages."""
     for place in (path / _FOLDER, path):
         if found := files_within(place, _FILE, within):
             return found if path.is_dir() or _FILE.search(path.name) else []
@@ -69,8 +52,8 @@ def _is_log(file: Path) -> bool:
         return False
 
 
-def read_inspect_logs(files: Sequence[Path], progress: Progress | None = None) -> ForeignRows:
-    """Return the numbers of logs. Raises ``ClientError`` where there are none."""
+def read_inspect_logs(path: Path, files: Sequence[Path], progress: Progress | None = None) -> ForeignRows:
+    """Return the numbers of one job's logs. Raises ``ClientError`` where there are none."""
     numbers = Numbers()
     total, done = sum(file.stat().st_size for file in files), 0
     for file in files:
@@ -89,6 +72,9 @@ def read_inspect_logs(files: Sequence[Path], progress: Progress | None = None) -
         raise ClientError("The logs of nvidia-dlfw-inspect hold no numbers over steps.", code="unreadable")
     origin = {"kind": "trace", "name": "nvidia-dlfw-inspect", "steps": "counted"}
     return ForeignRows(origin, numbers.streams(), problems)
+
+
+INSPECT_LOGS = foreign_files("inspect 1", _files, _is_log, read_inspect_logs, 5)
 
 
 def _take(line: bytes, rank: int, numbers: Numbers) -> None:

@@ -35,6 +35,27 @@ Done = Callable[[int], None]
 Called = Callable[[str, tuple[Any, ...], dict[str, Any]], Done | Sequence[Done] | None]
 
 
+class Replaced:
+    """Functions and methods of others in whose place ours are called, until they are put back."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, str, Any, Any]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._before)
+
+    def put(self, owner: Any, name: str, ours: Any) -> None:
+        self._before.append((owner, name, getattr(owner, name), ours))
+        setattr(owner, name, ours)
+
+    def end(self) -> None:
+        """Restore all, but for what somebody else has replaced meanwhile. Safe twice."""
+        before, self._before = self._before, []
+        for owner, name, own, ours in reversed(before):
+            if getattr(owner, name) is ours:
+                setattr(owner, name, own)
+
+
 class CollectiveHooks:
     """Calls a function before each collective, and what that returned once the results are there: after the
     call, or after ``wait()`` on what an asynchronous one or its coalescing manager gave.
@@ -63,7 +84,7 @@ class CollectiveHooks:
         self._outermost, self._inside = outermost, threading.local()
         # Functions that a script stored in an ended session only call torch's.
         self._session: object | None = None
-        self._before: list[tuple[Any, str, Any, Any]] = []
+        self._replaced = Replaced()
         self._pending: WeakKeyDictionary[Any, list[Done]] = WeakKeyDictionary()
         # Of calls inside a coalescing manager, until its own work is known.
         self._coalesced: list[Done] = []
@@ -82,30 +103,22 @@ class CollectiveHooks:
             for module in (distributed, distributed.distributed_c10d):
                 if module is distributed.distributed_c10d and operation in _IDENTIFIED:
                     continue
-                self._replace(module, operation, own, ours)
+                if getattr(module, operation, None) is own:
+                    self._replaced.put(module, operation, ours)
         for method in ("__new__", "__init__"):
             own = getattr(distributed.P2POp, method)
-            self._replace(distributed.P2POp, method, own, _with_torchs_own(own))
+            self._replaced.put(distributed.P2POp, method, _with_torchs_own(own))
         manager = getattr(distributed.distributed_c10d, "_CoalescingManager", None)
         if manager is not None:
-            self._replace(manager, "append", manager.append, self._appended(manager.append))
-        wait = distributed.Work.wait
-        self._replace(distributed.Work, "wait", wait, self._waited(wait))
+            self._replaced.put(manager, "append", self._appended(manager.append))
+        self._replaced.put(distributed.Work, "wait", self._waited(distributed.Work.wait))
 
     def end(self) -> None:
         """Restore the functions, but for those that somebody else has replaced meanwhile. Safe twice."""
         self._session = None
-        before, self._before = self._before, []
-        for owner, name, own, ours in reversed(before):
-            if getattr(owner, name) is ours:
-                setattr(owner, name, own)
+        self._replaced.end()
         self._pending.clear()
         self._coalesced.clear()
-
-    def _replace(self, owner: Any, name: str, own: Any, ours: Any) -> None:
-        if getattr(owner, name, None) is own:
-            setattr(owner, name, ours)
-            self._before.append((owner, name, own, ours))
 
     def _seen(self, operation: str, own: Callable[..., Any], session: object) -> Callable[..., Any]:
         @functools.wraps(own)

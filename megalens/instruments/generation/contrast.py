@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ...tracer.errors import TracerError
-from ...tracer.points import IAdapter, Source
-from .hidden import watched_points
+from ...tracer.points import IAdapter, ModelPoints
+from .hidden import HiddenStates, watched_points
 from .language_model import evaluating
 
 Prompt = str | Sequence[int] | Tensor
@@ -85,9 +85,7 @@ def contrast_vectors(
         if not prompts:
             raise TracerError(f"At least one {name} prompt is needed, got none.")
     with evaluating(model), torch.no_grad():
-        first, second = (
-            _mean_states(points.roots[0], sources, prompts, positions, batch, device) for prompts in groups
-        )
+        first, second = (_mean_states(points, prompts, positions, batch, device) for prompts in groups)
     vectors = (first - second).float()
     if not bool(torch.isfinite(vectors).all()):
         raise TracerError("The hidden states of some prompts are not finite, so no direction can be told.")
@@ -142,8 +140,7 @@ def _ids(prompt: Prompt, tokenizer: Any, group: str, number: int) -> Tensor:
 
 
 def _mean_states(
-    root: nn.Module,
-    sources: Mapping[int, Source],
+    points: ModelPoints,
     prompts: Sequence[Tensor],
     positions: Positions,
     batch: int,
@@ -158,7 +155,7 @@ def _mean_states(
         for start in range(0, len(alike), batch):
             ids = torch.stack(alike[start : start + batch])
             weights = torch.stack([_weights(row, positions) for row in ids])
-            states = _states(root, sources, ids.to(device))
+            states = _states(points, ids.to(device))
             summed = torch.stack([(weights.to(x.device)[..., None] * x).sum((0, 1)).cpu() for x in states])
             total = summed if total is None else total + summed
     assert total is not None
@@ -182,28 +179,12 @@ def _weights(ids: Tensor, positions: Positions) -> Tensor:
     return chosen / chosen.sum()
 
 
-def _states(root: nn.Module, sources: Mapping[int, Source], ids: Tensor) -> list[Tensor]:
+def _states(points: ModelPoints, ids: Tensor) -> list[Tensor]:
     """Return each layer's hidden states, float64 ``[B, S, H]``."""
-    seen: dict[int, Tensor] = {}
-
-    def keep(layer: int, source: Source) -> Callable[..., None]:
-        def hook(module: nn.Module, given: Any, output: Any) -> None:
-            state = output[source.item] if isinstance(output, (tuple, list)) else output
-            if source.sequence_first:
-                state = state.transpose(0, 1)
-            seen[layer] = state.detach().double()
-
-        return hook
-
-    handles = [source.module.register_forward_hook(keep(layer, source)) for layer, source in sources.items()]
-    try:
-        root(ids)
-    finally:
-        for handle in handles:
-            handle.remove()
-    silent = sorted(set(sources) - set(seen))
-    if silent:
-        raise TracerError(
-            f"Layers {silent} were not called in a forward pass, so they have no hidden states."
-        )
-    return [seen[layer] for layer in sorted(seen)]
+    with HiddenStates(points, Tensor.double) as hidden:
+        points.roots[0](ids)
+        if hidden.silent:
+            raise TracerError(
+                f"Layers {hidden.silent} were not called in a forward pass, so they have no hidden states."
+            )
+        return [hidden.of(layer) for layer in hidden.layers]

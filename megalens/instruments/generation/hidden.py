@@ -206,10 +206,12 @@ class Passes:
 class HiddenStates:
     """Refers to the hidden states of the newest pass while it is entered, with any armed perturbation.
 
-    They are the model's own tensors; only compiled code's outputs are copied, since it reuses their memory.
+    They are the model's own tensors, or what ``keep`` makes of them at once; only compiled code's outputs are
+    copied, since it reuses their memory.
     """
 
-    def __init__(self, points: ModelPoints) -> None:
+    def __init__(self, points: ModelPoints, keep: Callable[[Tensor], Tensor] = lambda state: state) -> None:
+        self._made = keep
         flag = points.flags.get("HiddenStates")
         self._sources = flag.outputs if flag else {}
         self._seen: dict[int, Tensor] = {}
@@ -219,6 +221,11 @@ class HiddenStates:
     def layers(self) -> list[int]:
         """Layers of this process, ascending."""
         return sorted(self._sources)
+
+    @property
+    def silent(self) -> list[int]:
+        """Those that the newest pass did not call, or that gave no such tensor."""
+        return [layer for layer in self.layers if layer not in self._seen]
 
     def __enter__(self) -> HiddenStates:
         for layer, source in self._sources.items():
@@ -254,5 +261,5 @@ class HiddenStates:
 
     def _keep(self, layer: int, source: Source, state: Any) -> None:
         if isinstance(state, Tensor) and state.ndim == 3:
-            state = state.detach()
+            state = self._made(state.detach())
             self._seen[layer] = state.transpose(0, 1) if source.sequence_first else state

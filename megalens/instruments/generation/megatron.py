@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, distributed
@@ -225,8 +225,8 @@ class MegatronLanguageModel(LanguageModel):
                 "Text is written without interleaved pipeline stages: a process must hold 1 model chunk, "
                 f"got {len(chunks)}."
             )
-        self._gpt = _any(unwrapped(chunks[0]))
-        self._state = _imported("megatron.core.parallel_state")
+        self._gpt = cast("Any", unwrapped(chunks[0]))
+        self._state = cast("Any", sys.modules.get("megatron.core.parallel_state"))
         self._parallel = self._state is not None and self._state.model_parallel_is_initialized()
         if self._parallel and self._state.get_context_parallel_world_size() > 1:
             raise GenerationError(
@@ -273,7 +273,8 @@ class MegatronLanguageModel(LanguageModel):
 
     def _cache(self, sequences: int, length: int) -> Any:
         """Return Megatron-Core's cache, or None where this version has none."""
-        kind = getattr(_imported("megatron.core.inference.contexts"), "StaticInferenceContext", None)
+        contexts = sys.modules.get("megatron.core.inference.contexts")
+        kind = getattr(contexts, "StaticInferenceContext", None)
         if kind is None:
             return None
         cache = kind(sequences, length)
@@ -283,7 +284,8 @@ class MegatronLanguageModel(LanguageModel):
 
     def _set_cut_sequence(self, on: bool) -> None:
         if self._cut_sequence:
-            _imported("megatron.core.transformer.utils").set_model_to_sequence_parallel(self._gpt, on)
+            utils = sys.modules["megatron.core.transformer.utils"]
+            utils.set_model_to_sequence_parallel(self._gpt, on)
 
     # One forward pass, in all processes.
 
@@ -378,15 +380,6 @@ def _future(length: int, first: int, device: torch.device) -> Tensor:
     """Return a causal mask, bool ``[1, 1, length, first + length]``; some attention makes its own."""
     mask = torch.ones(length, first + length, dtype=torch.bool, device=device)
     return mask.triu(1 + first)[None, None]
-
-
-def _imported(name: str) -> Any:
-    """Return a module if it has been imported."""
-    return sys.modules.get(name)
-
-
-def _any(model: Any) -> Any:
-    return model
 
 
 def vocabulary_of(tokenizer: Any) -> int | None:

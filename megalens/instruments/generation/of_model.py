@@ -14,10 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from ...adapters.sizes import unwrapped
-from ...demo.model import GPT, Cache
+from ...demo.model import GPT, ByteTokenizer, Cache
 from ...tracer.tensors.probes import Window
 from .errors import GenerationError
-from .language_model import LanguageModel, PaddedPrompts, Processors, Reading, RereadingReading, Sampler
+from .language_model import (
+    LanguageModel,
+    PaddedPrompts,
+    PlainLanguageModel,
+    Processors,
+    Reading,
+    RereadingReading,
+    Sampler,
+)
 from .texts import Texts
 
 _ASKED = ("temperature", "top_k", "top_p")
@@ -323,20 +331,13 @@ def as_language_model(model: Any, tokenizer: Any = None) -> LanguageModel:
             "Text is written by a torch.nn.Module or a megalens.instruments.generation.LanguageModel, got a "
             f"{type(model).__name__}."
         )
-    # Models that are not asked for are not imported for it.
-    from ...demo.model import GPT, ByteTokenizer
-    from .language_model import PlainLanguageModel
-
     inner = unwrapped(model)
-    demo = isinstance(inner, GPT)
-    if tokenizer is None and isinstance(inner, GPT) and inner.config.vocabulary == ByteTokenizer.vocab_size:
-        tokenizer = ByteTokenizer()
-    texts = _texts(inner, tokenizer)
-    if demo:
-        return DemoLanguageModel(model, texts)
-    if is_causal(model):
-        return HuggingFaceLanguageModel(model, texts)
-    return PlainLanguageModel(model, texts)
+    if isinstance(inner, GPT):
+        if tokenizer is None and inner.config.vocabulary == ByteTokenizer.vocab_size:
+            tokenizer = ByteTokenizer()
+        return DemoLanguageModel(model, _texts(inner, tokenizer))
+    kind = HuggingFaceLanguageModel if is_causal(model) else PlainLanguageModel
+    return kind(model, _texts(inner, tokenizer))
 
 
 def _texts(model: Any, tokenizer: Any) -> Texts:

@@ -18,8 +18,6 @@ from ...runs.query import LayerChoice
 from .written_text import Generation, generations_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ...runs.run import Run
 
 _Vector = npt.NDArray[np.float32]
@@ -77,53 +75,6 @@ def save_direction(
     header += b" " * (-len(header) % 8)
     replace_file(path, len(header).to_bytes(8, "little") + header + array.tobytes())
     return path
-
-
-# The way from all other tokens to a group of them, among the features of a traced tensor.
-def group_direction(
-    run: Run,
-    flag: str,
-    layer: int,
-    generation: int | Sequence[int],
-    tokens: Sequence[Sequence[int]],
-    part: str | None,
-) -> _Vector:
-    """Return the mean of a group's vectors less that of all others; see ``Run.direction``."""
-    numbers = [generation] if isinstance(generation, int) else list(generation)
-    group = {_coordinates(token, numbers) for token in tokens}
-    chosen: list[_Vector] = []
-    others: list[_Vector] = []
-    missing = set(group)
-    for number in numbers:
-        text = run.generation(number)
-        for sequence in range(len(text.prompts)):
-            vectors = text.array(flag, layer, sequence, part=part)
-            if vectors.ndim != 2:
-                raise bad_argument(
-                    "flag", "a trace point with a vector for each position, such as 'HiddenStates'", flag
-                )
-            for position in range(len(vectors)):
-                key = (number, sequence, position)
-                missing.discard(key)
-                if np.isfinite(vectors[position]).all():
-                    (chosen if key in group else others).append(vectors[position])
-    if missing:
-        number, sequence, position = min(missing)
-        raise ClientError(
-            f"Generation {number} has no position {position} in sequence {sequence}.",
-            code="not-found",
-            field="tokens",
-        )
-    if not chosen or not others:
-        which = "tokens of the group" if not chosen else "tokens beside the group"
-        raise ClientError(
-            f"There are no {which} with finite vectors of {flag} of layer {layer}, and the direction goes "
-            "from those beside the group to it.",
-            code="not-found",
-            field="tokens",
-        )
-    apart = np.mean(chosen, axis=0, dtype=np.float64) - np.mean(others, axis=0, dtype=np.float64)
-    return _widened(np.asarray(apart, np.float32), *_traced(run, flag, layer, numbers[0], part), flag)
 
 
 def _traced(run: Run, flag: str, layer: int, number: int, part: str | None) -> tuple[str, int]:
@@ -301,7 +252,7 @@ def direction(
     tokens: Sequence[Sequence[int]],
     *,
     part: str | None = None,
-) -> NDArray[np.float32]:
+) -> npt.NDArray[np.float32]:
     """Return the way to a group of tokens: the mean of their vectors less the mean of all others'.
     :func:`megalens.save_direction` saves it.
 
@@ -331,7 +282,41 @@ def direction(
     ClientError
         ``bad-parameter`` or ``not-found``, naming the argument.
     """
-    return group_direction(run, flag, layer, generation, tokens, part)
+    numbers = [generation] if isinstance(generation, int) else list(generation)
+    group = {_coordinates(token, numbers) for token in tokens}
+    chosen: list[_Vector] = []
+    others: list[_Vector] = []
+    missing = set(group)
+    for number in numbers:
+        text = run.generation(number)
+        for sequence in range(len(text.prompts)):
+            vectors = text.array(flag, layer, sequence, part=part)
+            if vectors.ndim != 2:
+                raise bad_argument(
+                    "flag", "a trace point with a vector for each position, such as 'HiddenStates'", flag
+                )
+            for position in range(len(vectors)):
+                key = (number, sequence, position)
+                missing.discard(key)
+                if np.isfinite(vectors[position]).all():
+                    (chosen if key in group else others).append(vectors[position])
+    if missing:
+        number, sequence, position = min(missing)
+        raise ClientError(
+            f"Generation {number} has no position {position} in sequence {sequence}.",
+            code="not-found",
+            field="tokens",
+        )
+    if not chosen or not others:
+        which = "tokens of the group" if not chosen else "tokens beside the group"
+        raise ClientError(
+            f"There are no {which} with finite vectors of {flag} of layer {layer}, and the direction goes "
+            "from those beside the group to it.",
+            code="not-found",
+            field="tokens",
+        )
+    apart = np.mean(chosen, axis=0, dtype=np.float64) - np.mean(others, axis=0, dtype=np.float64)
+    return _widened(np.asarray(apart, np.float32), *_traced(run, flag, layer, numbers[0], part), flag)
 
 
 def _request_of(

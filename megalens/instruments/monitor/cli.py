@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -19,86 +19,16 @@ from ...protocol.outside import parse_json
 _EXIT_CODES = (
     "Exit codes: 0 healthy, 1 alarms of severity critical or warning, 2 a run or rules that cannot be read."
 )
+_DONE_CODES = "Exit codes: 0 done, 2 a folder or an argument that cannot be read."
 _EVERY_SECONDS = 0.5
-
-
-def add_trainermon_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "anomalies",
-        help="put the anomalies that TrainerMon recorded in order",
-        description=(
-            "Read the anomaly.json of every rank, say which anomalies came first in the computation, and "
-            "write them to anomaly_analyse.json."
-        ),
-        epilog="Exit codes: 0 done, 2 a folder or an argument that cannot be read.",
-    )
-    parser.add_argument(
-        "folder", metavar="DIR", help="the folder anomaly_detected, which holds rank0/anomaly.json"
-    )
-    parser.add_argument("-k", "--topk", type=int, default=8, metavar="N", help="how many to show (default 8)")
-    parser.add_argument(
-        "-s",
-        "--step",
-        "--step_list",
-        default="[]",
-        metavar="STEPS",
-        help="of these steps only, such as [3,4]",
-    )
-    parser.add_argument("-o", "--out_path", metavar="DIR", help="where to write (default: DIR)")
-    parser.set_defaults(run=_run)
-    parser = commands.add_parser("monitor", help="write what TrainerMon measured in other formats")
-    kinds = parser.add_subparsers(dest="format", required=True, metavar="FORMAT")
-    parser = kinds.add_parser(
-        "to-db",
-        help="as the SQLite file of msProbe's trend viewer",
-        description=(
-            "Read the CSV files that TrainerMon wrote, of all ranks, and write monitor_data.trend.db."
-        ),
-        epilog="Exit codes: 0 done, 2 a folder or an argument that cannot be read.",
-    )
-    parser.add_argument("folder", metavar="DIR", help="an output folder of TrainerMon")
-    parser.add_argument("--db", metavar="DIR", help="where to write (default: DIR)")
-    parser.add_argument("--mapping", metavar="FILE", help="JSON object: parts of names, and what they become")
-    parser.add_argument(
-        "--micro_step",
-        choices=("true", "false"),
-        default="true",
-        help="whether the x axis counts micro-batches (default true)",
-    )
-    parser.set_defaults(run=_to_db)
-    parser = kinds.add_parser(
-        "to-tensorboard",
-        help="as files of TensorBoard",
-        description=(
-            "Read the CSV files that TrainerMon wrote, of all ranks, and write their numbers over steps as "
-            "TensorBoard's events, one file for each rank and kind."
-        ),
-        epilog="Exit codes: 0 done, 2 a folder or an argument that cannot be read.",
-    )
-    parser.add_argument("folder", metavar="DIR", help="an output folder of TrainerMon")
-    parser.add_argument(
-        "--time_start", metavar="TIME", help="folders from this time on, such as Nov21_12-20-04"
-    )
-    parser.add_argument("--time_end", metavar="TIME", help="folders up to this time")
-    parser.add_argument(
-        "--process_num", type=int, default=1, metavar="N", help="1 to 128 processes (default 1)"
-    )
-    parser.add_argument(
-        "--data_type_list", nargs="+", metavar="KIND", help="such as actv grad_reduced (default all)"
-    )
-    parser.add_argument(
-        "--output_dirpath", metavar="DIR", help="where to write (default: a new folder in DIR)"
-    )
-    parser.set_defaults(run=_to_tensorboard)
 
 
 def _tell(sentence: str) -> None:
     print(f"megalens monitor: {shown_text(sentence, 600)}", file=sys.stderr)
 
 
-def _written(write: Callable[[], Path]) -> int:
-    written = write()
-    print(f"Wrote {shown_text(str(written), 600)}")
+def _wrote(path: Path) -> int:
+    print(f"Wrote {shown_text(str(path), 600)}")
     return 0
 
 
@@ -107,21 +37,19 @@ def _to_tensorboard(arguments: argparse.Namespace) -> int:
 
     names = ("time_start", "time_end", "process_num", "data_type_list", "output_dirpath")
     options = {name: getattr(arguments, name) for name in names}
-    return _written(lambda: csv2tensorboard_by_step(arguments.folder, **options, tell=_tell))
+    return _wrote(csv2tensorboard_by_step(arguments.folder, **options, tell=_tell))
 
 
 def _to_db(arguments: argparse.Namespace) -> int:
     from .trainermon.convert import write_database
 
-    def write() -> Path:
-        folder = Path(arguments.folder)
-        out = folder if arguments.db is None else Path(arguments.db)
-        if not out.is_dir():
-            raise MegalensError(f"--db must be a folder that is there, got {shown_text(str(out), 300)}.")
-        names = None if arguments.mapping is None else _names(Path(arguments.mapping))
-        return write_database(folder, out, micro_step=arguments.micro_step == "true", names=names, tell=_tell)
-
-    return _written(write)
+    folder = Path(arguments.folder)
+    out = folder if arguments.db is None else Path(arguments.db)
+    if not out.is_dir():
+        raise MegalensError(f"--db must be a folder that is there, got {shown_text(str(out), 300)}.")
+    names = None if arguments.mapping is None else _names(Path(arguments.mapping))
+    micro_step = arguments.micro_step == "true"
+    return _wrote(write_database(folder, out, micro_step=micro_step, names=names, tell=_tell))
 
 
 def _names(path: Path) -> dict[str, str]:
@@ -203,7 +131,73 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         ),
     )
     parser.set_defaults(run=_check)
-    add_trainermon_commands(commands)
+    parser = commands.add_parser(
+        "anomalies",
+        help="put the anomalies that TrainerMon recorded in order",
+        description=(
+            "Read the anomaly.json of every rank, say which anomalies came first in the computation, and "
+            "write them to anomaly_analyse.json."
+        ),
+        epilog=_DONE_CODES,
+    )
+    parser.add_argument(
+        "folder", metavar="DIR", help="the folder anomaly_detected, which holds rank0/anomaly.json"
+    )
+    parser.add_argument("-k", "--topk", type=int, default=8, metavar="N", help="how many to show (default 8)")
+    parser.add_argument(
+        "-s",
+        "--step",
+        "--step_list",
+        default="[]",
+        metavar="STEPS",
+        help="of these steps only, such as [3,4]",
+    )
+    parser.add_argument("-o", "--out_path", metavar="DIR", help="where to write (default: DIR)")
+    parser.set_defaults(run=_run)
+    parser = commands.add_parser("monitor", help="write what TrainerMon measured in other formats")
+    kinds = parser.add_subparsers(dest="format", required=True, metavar="FORMAT")
+    parser = kinds.add_parser(
+        "to-db",
+        help="as the SQLite file of msProbe's trend viewer",
+        description=(
+            "Read the CSV files that TrainerMon wrote, of all ranks, and write monitor_data.trend.db."
+        ),
+        epilog=_DONE_CODES,
+    )
+    parser.add_argument("folder", metavar="DIR", help="an output folder of TrainerMon")
+    parser.add_argument("--db", metavar="DIR", help="where to write (default: DIR)")
+    parser.add_argument("--mapping", metavar="FILE", help="JSON object: parts of names, and what they become")
+    parser.add_argument(
+        "--micro_step",
+        choices=("true", "false"),
+        default="true",
+        help="whether the x axis counts micro-batches (default true)",
+    )
+    parser.set_defaults(run=_to_db)
+    parser = kinds.add_parser(
+        "to-tensorboard",
+        help="as files of TensorBoard",
+        description=(
+            "Read the CSV files that TrainerMon wrote, of all ranks, and write their numbers over steps as "
+            "TensorBoard's events, one file for each rank and kind."
+        ),
+        epilog=_DONE_CODES,
+    )
+    parser.add_argument("folder", metavar="DIR", help="an output folder of TrainerMon")
+    parser.add_argument(
+        "--time_start", metavar="TIME", help="folders from this time on, such as Nov21_12-20-04"
+    )
+    parser.add_argument("--time_end", metavar="TIME", help="folders up to this time")
+    parser.add_argument(
+        "--process_num", type=int, default=1, metavar="N", help="1 to 128 processes (default 1)"
+    )
+    parser.add_argument(
+        "--data_type_list", nargs="+", metavar="KIND", help="such as actv grad_reduced (default all)"
+    )
+    parser.add_argument(
+        "--output_dirpath", metavar="DIR", help="where to write (default: a new folder in DIR)"
+    )
+    parser.set_defaults(run=_to_tensorboard)
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -217,9 +211,9 @@ def _check(arguments: argparse.Namespace) -> int:
     from ...runs import open_run
     from .recorded import judge_run
 
+    settings = _settings(arguments.rules)
+    (folder,) = arguments.run_folder
     try:
-        settings = None if arguments.rules is None else _settings(arguments.rules)
-        (folder,) = arguments.run_folder
         with open_run(folder) as run:
             steps = serious = followed = 0
             for _, alarms in judge_run(run, settings, _Progress()):
@@ -241,10 +235,7 @@ def _check_several(arguments: argparse.Namespace) -> int:
     from ...runs.many import ask_each
     from .recorded import judge_whole
 
-    try:
-        settings = None if arguments.rules is None else _settings(arguments.rules)
-    except OSError as error:
-        raise MegalensError(str(error)) from error
+    settings = _settings(arguments.rules)
     code, unread = 0, []
     for path, judged in ask_each(arguments.run_folder, judge_whole, settings, engine=arguments.engine):
         if isinstance(judged, MegalensError):
@@ -287,9 +278,13 @@ def _upgrade(folder: str) -> int:
     return 0
 
 
-def _settings(path: str) -> Any:
+def _settings(path: str | None) -> Any:
+    if path is None:
+        return None
     try:
         return parse_json(Path(path).read_bytes())
+    except OSError as error:
+        raise MegalensError(str(error)) from error
     except ValueError as error:
         raise MegalensError(f"{path} must be a JSON file of rule settings: {str(error)[:200]}") from error
 

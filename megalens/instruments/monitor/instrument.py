@@ -30,6 +30,7 @@ from ...tracer.errors import TracerError, describe_error
 from ...tracer.instrument import Instrument
 from ...tracer.memory import MemoryReader, memory_reader
 from .actions import Action, OptimizerNumbers, post
+from .rule import alarm_columns
 
 if TYPE_CHECKING:
     from ...tracer.instrument import Host
@@ -89,22 +90,17 @@ def _size(step: StepReadings) -> int:
 def _columns(step: StepReadings, readings: list[Readings], rank: int) -> dict[str, Any]:
     """Return the columns of the stream, parts of one tensor merged over the processes."""
     indices: dict[tuple[str, int, str], int] = {}
-    of = [
-        indices.setdefault((each.stat, each.micro_batch, name), len(indices))
-        for each in readings
-        for name in each.names
-    ]
+    of: list[int] = []
+    first: list[tuple[Readings, int, str]] = []
+    for each in readings:
+        for number, name in enumerate(each.names):
+            of.append(indices.setdefault((each.stat, each.micro_batch, name), len(indices)))
+            if len(first) < len(indices):
+                first.append((each, number, name))
     rows = np.concatenate([each.rows for each in readings])
     given = {name: rows[:, at] for at, name in enumerate(MOMENT_COLUMNS)}
     n = len(indices)
     merged = merge_moments(given, np.array(of, np.int64), n)
-    first: list[Any] = [None] * n
-    at = 0
-    for each in readings:
-        for number, name in enumerate(each.names):
-            if first[of[at]] is None:
-                first[of[at]] = each, number, name
-            at += 1
     everything: dict[str, Any] = {
         **{name: merged[name] for name in MOMENT_COLUMNS},
         "step": np.full(n, step.step, np.int64),
@@ -205,7 +201,7 @@ class MonitorInstrument(Instrument):
         self.judged += 1
         if alarms:
             self.alarms += len(alarms)
-            host.send(STREAM, self._watch.columns(alarms), step.step)
+            host.send(STREAM, alarm_columns(alarms), step.step)
             self._set_off(alarms, step.step)
         if step.step <= self._raised_until or any(
             alarm.severity != "note" or alarm.follows for alarm in alarms

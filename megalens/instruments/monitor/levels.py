@@ -274,6 +274,16 @@ class Levels:
             self.sigma[due] = _TO_SIGMA * median_of(self.offs[due])
 
 
+def group_medians(values: Column, groups: NDArray[np.int64], *, lower: bool = False) -> Column:
+    """Return the median of each group's values by its number, the upper one of two, or the ``lower``."""
+    order = np.lexsort((values, groups))
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    counts = np.diff(starts, append=len(order))
+    found = np.full(groups.max() + 1, np.nan)
+    found[groups[order[starts]]] = values[order[starts + (counts - lower) // 2]]
+    return found
+
+
 def median_of(values: Column) -> Column:
     """Return the median of each row's numbers, the upper one of two; NaN does not count."""
     values = np.sort(values, axis=1)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, field, fields
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol import StepReadings
-from ...protocol.kinds import Kind
+from ...protocol import StepReadings, kinds
 from .levels import MODULE_END
 from .table import StepTable
 
@@ -152,18 +151,24 @@ def about_all(rows: NDArray[np.intp], statistic: str, value: float, expected: fl
     return Finding(rows[:1], statistic, value, expected, partial(says, words))
 
 
-class Rule(Kind):
-    """A rule, with its parameters as fields and the severity of its alarms.
+def number(title: str, description: str, low: float, high: float, default: float) -> Any:
+    """Return the field of a rule's parameter, a number with bounds."""
+    return field(default=float(default), metadata=kinds.number(title, description, low, high, default))
+
+
+class Rule(kinds.Kind):
+    """A rule, with its parameters as fields (:func:`number`) and the severity of its alarms.
 
     The first paragraph of a subclass's docstring explains its alarms to people.
     """
 
     severity: ClassVar[Severity] = "warning"
 
+    def __init_subclass__(cls) -> None:
+        cls.properties = {
+            name: dict(each.metadata) for name, each in vars(cls).items() if isinstance(each, Field)
+        }
+
     def find(self, now: StepTable) -> Iterable[Finding]:
         """Return what is wrong in a step."""
         raise NotImplementedError
-
-    @classmethod
-    def settings(cls) -> dict[str, Any]:
-        return {name: spec["default"] for name, spec in cls.properties.items()}

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...protocol import CAST_SHARES, CAST_STATS, MOMENT_COLUMNS, Readings, StepReadings
-from .levels import Levels, module_order, trace_order
+from .levels import Column, Levels, module_order, trace_order
 from .table import (
     ALL,
     OPTIMIZER_RATE,
     OPTIMIZER_WRITTEN,
     QUANTITIES,
-    Column,
     RowBlock,
     StepTable,
     TableLayout,
@@ -54,13 +53,9 @@ class StepTables:
             if _SCALARS.search(k) and not k.startswith(OPTIMIZER_WRITTEN)
         }
         given = [each for each in step.readings if len(each.names) and each.stat not in _OTHER_CASTS]
-        parts = [_measured(each) for each in given]
-        scales = [each.loss_scale for each in given]
-        complete = [_NOTHING] * len(given)
-        chunks = [self._chunk(each) for each in given]
-        chunks += [self._chunk(_only(each)) for each in given]
-        parts += complete
-        scales += scales
+        parts = [*map(_measured, given), *([_NOTHING] * len(given))]
+        scales = [each.loss_scale for each in given] * 2
+        chunks = [self._chunk(each) for each in (*given, *map(_only, given))]
         if scalars:
             numbers = np.array(list(scalars.values()))
             chunks.append(self._chunk(Readings("scalar", -1, tuple(scalars), numbers[:, None])))
@@ -71,12 +66,11 @@ class StepTables:
         rows = np.concatenate([_widened(part, width) for part in parts]) if parts else np.empty((0, width))
         sizes = [len(part) for part in parts]
         before = self._rows[layout.series]
-        table = StepTable(
+        return StepTable(
             *(step.step, step.samples, layout, rows, np.repeat(scales, sizes), self.levels, step.scalars),
             *(before, self._step_of[layout.series], self._stays(layout, rows, before, step.scalars)),
             *(step.sample_ids, self._rate, self._memory),
         )
-        return table
 
     def keep(self, table: StepTable) -> None:
         """Store what the next step is compared with."""

@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...protocol import LEAST_RANKS, MEMORY, MOMENT_COLUMNS, RANK_SCALAR
-from .levels import Levels, Past
+from .levels import Column, Levels, Past, Rows
 
-Column = NDArray[np.float64]
-Rows = NDArray[np.intp]
 _Found = TypeVar("_Found")
 
 OPTIMIZER_RATE, OPTIMIZER_STEPS, OPTIMIZER_WRITTEN = "optimizer lr", "optimizer steps", "optimizer wrote "

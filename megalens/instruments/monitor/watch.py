@@ -17,7 +17,7 @@ import numpy as np
 
 from ...protocol import MEMORY, RANK_SCALAR, StepReadings
 from .levels import MODULE_END, direction_of
-from .rule import Alarm, Finding, OwnRule, Rule, alarm_columns
+from .rule import Alarm, Finding, OwnRule, Rule
 from .settings import WatchSettings
 from .step_tables import StepTables
 from .table import QUANTITIES, StepTable
@@ -250,9 +250,6 @@ class Watch:
     def series(self) -> range:
         """Number of known series."""
         return range(len(self._tables.levels))
-
-    def columns(self, alarms: Sequence[Alarm]) -> dict[str, list[Any]]:
-        return alarm_columns(alarms)
 
     def configure(self, settings: Any) -> None:
         """Follow another settings object from the next step on; levels stay.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from .errors import PipelineError
 from .orders import IOrder
 from .plan_type import Operation, Placement, words_of
 from .stages.inbox import Arrival, Inbox, Key, StepBatch, shapes_text
-from .stages.link import Link, report_received, report_sent, spec_of
+from .stages.link import Link, drain, report_received, report_sent, spec_of
 
 if TYPE_CHECKING:
     from ...tracer import Tracer
@@ -57,6 +58,7 @@ class Executor:
         self._number = {virtual: at for at, virtual in enumerate(sorted(chunks))}
         self._timeout, self._headers, self._together = timeout, headers, together
         self._in_headers, self._direct = headers, True
+        self._batch: StepBatch
         self.watch: Tracer | None = None
         # The same, in a step that it follows.
         self._watched: Tracer | None = None
@@ -74,7 +76,7 @@ class Executor:
         self.done = []
         watch = self.watch if self.watch is not None and self.watch.follows_passes else None
         self._watched = watch
-        headers = self._in_headers = self._headers or order.dynamic
+        self._batch, self._in_headers = batch, self._headers or order.dynamic
         self._direct = not order.dynamic
         with self._inbox.lock:
             self._inbox.filed.clear()
@@ -82,7 +84,7 @@ class Executor:
             self._inbox.training = torch.is_grad_enabled()
         for stage, link in self._links.items():
             link.timed = watch is not None
-            link.begin(expected.get(stage, ()), headers, order.dynamic)
+            link.begin(expected.get(stage, ()), self._in_headers, order.dynamic)
         order.begin()
         while not order.over:
             before = _clock()
@@ -90,14 +92,16 @@ class Executor:
             message = self._input(operation)
             began = _clock()
             if self._watched is not None:
-                self._operate_watched(operation, message, batch, headers, before)
+                self._operate_watched(self._watched, operation, message, before)
             else:
-                self._operate(operation, message, batch, headers)
+                self._operate(operation, message)
             self.done.append(Done(operation, began, _clock(), began - before))
             order.ended(operation)
             if self._direct:
                 for link in self._links.values():
                     link.post_ahead()
+        # The step's data are nobody's any more.
+        del self._batch
         self._drain()
 
     def exchange(
@@ -115,24 +119,21 @@ class Executor:
         return [each for each in message.tensors if each is not None]
 
     def _operate_watched(
-        self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool, before: int
+        self, watch: Tracer, operation: Operation, message: Arrival | None, before: int
     ) -> None:
-        watch, (kind, virtual, number) = self._watched, operation
-        assert watch is not None
+        kind, virtual, number = operation
         chunk = self._number[virtual]
         if message is not None:
             report_received(watch, message, before, chunk, number)
         watch.operation_begins({"F": "forward", "W": "wgrad"}.get(kind, "backward"), chunk, number)
         try:
-            self._operate(operation, message, batch, headers)
+            self._operate(operation, message)
         finally:
             watch.operation_ends()
 
-    def _operate(
-        self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool
-    ) -> None:
+    def _operate(self, operation: Operation, message: Arrival | None) -> None:
         try:
-            self._run(operation, message, batch, headers)
+            self._run(operation, message)
         except PipelineError as error:
             error.stage, error.rank = self._stage, self._rank
             raise
@@ -144,21 +145,21 @@ class Executor:
                 f"{words_of(operation)}: {type(error).__name__}: {str(error)[:400]}",
             ) from error
 
-    def _run(self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool) -> None:
+    def _run(self, operation: Operation, message: Arrival | None) -> None:
         kind, virtual, number = operation
-        chunk = self._chunks[virtual]
+        chunk, batch = self._chunks[virtual], self._batch
         if kind == "F":
             loss = batch.loss
             outputs = chunk.forward(
                 number,
-                self._inputs(operation, message, batch),
+                self._inputs(operation, message),
                 batch.kwargs[number],
                 None if loss is None else lambda output: loss(output, number),
                 batch.keep_outputs,
             )
             if not chunk.last:
                 self._inbox.specs["B", virtual] = tuple(each for each in spec_of(outputs) if each[2])
-                self._give(("F", virtual + 1, number), outputs, headers, operation)
+                self._give(("F", virtual + 1, number), outputs, operation)
         elif kind == "W":
             chunk.backward_weight(number)
         else:
@@ -168,11 +169,11 @@ class Executor:
                 gradients = message.tensors
             found = (chunk.backward if kind == "B" else chunk.backward_input)(number, gradients)
             if not chunk.first:
-                self._give(("B", virtual - 1, number), found, headers, operation)
+                self._give(("B", virtual - 1, number), found, operation)
 
-    def _inputs(self, operation: Operation, message: Arrival | None, batch: StepBatch) -> tuple[Any, ...]:
+    def _inputs(self, operation: Operation, message: Arrival | None) -> tuple[Any, ...]:
         if message is None:
-            return batch.args[operation.micro_batch]
+            return self._batch.args[operation.micro_batch]
         if message.peer < 0:
             return message.tensors
         grad = torch.is_grad_enabled()
@@ -182,13 +183,13 @@ class Executor:
             for each, (_, _, takes) in zip(message.tensors, spec, strict=True)
         )
 
-    def _give(self, key: Key, tensors: Sequence[Tensor], headers: bool, operation: Operation) -> None:
+    def _give(self, key: Key, tensors: Sequence[Tensor], operation: Operation) -> None:
         stage = self._layout.stage_of(key[1])
         if stage == self._stage:
             copies = tuple(each.detach().requires_grad_(each.requires_grad) for each in tensors)
             self._inbox.put(key, Arrival(copies))
             return
-        before = self._links[stage].send(key, tensors, headers)
+        before = self._links[stage].send(key, tensors, self._in_headers)
         if before is not None:
             raise self._error(
                 "shape",
@@ -211,7 +212,7 @@ class Executor:
             except PipelineError as error:
                 error.stage, error.rank = self._stage, self._rank
                 raise
-            self._await_input(chosen)
+            self._input(chosen, take=False)
             self._hear(order)
             order.take(chosen)  # type: ignore[attr-defined]
             return chosen
@@ -245,14 +246,10 @@ class Executor:
             return ("B", virtual, number), self._layout.stage_of(virtual + 1)
         return None
 
-    def _input(self, operation: Operation) -> Arrival | None:
+    def _input(self, operation: Operation, *, take: bool = True) -> Arrival | None:
+        """Wait for an operation's input message, where it has one, and take it from the inbox or leave it."""
         source = self._source(operation)
-        return None if source is None else self._wait_for(source[0], operation, source[1])
-
-    def _await_input(self, operation: Operation) -> None:
-        source = self._source(operation)
-        if source is not None:
-            self._wait_for(source[0], operation, source[1], take=False)
+        return None if source is None else self._wait_for(source[0], operation, source[1], take=take)
 
     def _wait_for(self, key: Key, operation: Operation | None, stage: int, *, take: bool = True) -> Arrival:
         inbox = self._inbox
@@ -330,24 +327,11 @@ class Executor:
 
     def _drain(self) -> None:
         """Wait until everything is sent: nothing else is left to do."""
-        deadline = time.monotonic() + self._timeout
-        inbox = self._inbox
-        for link in self._links.values():
-            try:
-                link.flush(self._timeout)
-            except TimeoutError:
-                raise self._late(None) from None
-            except RuntimeError as error:
-                raise self._lost(None, link.peer, error) from error
-        inbox.draining = True
-        with inbox.lock:
-            while not all(link.sent for link in self._links.values()):
-                self._wait(deadline, None)
-        inbox.draining = False
-        if self._watched is None:
-            return
-        for link in self._links.values():
-            report_sent(self._watched, link, self._giver)
+        links = [*self._links.values()]
+        drain(self._inbox, links, self._timeout, partial(self._lost, None), lambda _: self._late(None))
+        if self._watched is not None:
+            for link in links:
+                report_sent(self._watched, link, self._giver)
 
     def _giver(self, key: Key) -> int:
         """Return the chunk that produced a message."""

@@ -17,7 +17,7 @@ from .chunk import StageChunk
 from .connections import CopySum, check_given_shapes, expected_messages, mirrored, neighbours
 from .errors import PipelineError
 from .executor import Done, Executor
-from .order_control import OrderControl, Planner
+from .order_control import OrderControl, PipelineInstrument, Planner
 from .orders import FixedOrder, GreedyOrder, GreedyRule, IOrder, OrderChoice, name_of
 from .plan_type import Placement, Plan
 from .planner import compare_plans, plan_of_name
@@ -182,8 +182,6 @@ class DynamicSchedule:
         self._broken: str | None = None
         self._control.start(board, order)
         if tracer is not None:
-            from .order_control import PipelineInstrument
-
             self._executor.watch = tracer
             tracer.attach(PipelineInstrument(self._control))
         # Of the running order, with and without backward passes: this rank's order, its messages, split

@@ -127,6 +127,7 @@ def clocks(found: Dependencies) -> Clocks:
     where = clock[np.searchsorted(ranks, spans.rank)]
     first, last = _extremes(spans, clock, count)
     middle = first + (last - first) // 2
+    reach = (np.stack([first - middle, last - middle]) * 1e-9).astype(float)
     groups = list(_collectives(found, where, middle))
     others = list(_collectives(found, where, middle, seen=False))
     if len({*_connected(groups, count)}) > len({*_connected(groups + others, count)}):
@@ -143,7 +144,7 @@ def clocks(found: Dependencies) -> Clocks:
         if turn and not pairs:
             break
         _guess(groups + pairs, offset)
-        offset, drift, error = _solve(groups + pairs, offset, drift, first, last, middle)
+        offset, drift, error = _solve(groups + pairs, offset, drift, reach)
     components = _connected(groups + pairs, count)
     offset += middle[components] - middle
     half = error + _along(pairs, component, components)
@@ -321,14 +322,11 @@ def _guess(groups: list[_GroupEnds], offset: Floats) -> None:
 
 
 def _solve(
-    groups: list[_GroupEnds],
-    offset: Floats,
-    drift: Floats,
-    first: Integers,
-    last: Integers,
-    middle: Integers,
+    groups: list[_GroupEnds], offset: Floats, drift: Floats, reach: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return offset, drift in ns/s, and half the 95 % interval of an offset in ``first`` to ``last``."""
+    """Return offset, drift in ns/s, and half the 95 % interval of an offset within ``reach``: the first and
+    last time of each clock, s since its middle.
+    """
     count = len(offset)
     root = _connected(groups, count)
     # The reference of each component stays as it is.
@@ -336,20 +334,14 @@ def _solve(
     if not len(free):
         return offset.copy(), drift.copy(), np.zeros(count)
     try:
-        return _solve_for(np.concatenate([free, count + free]), groups, offset, drift, first, last, middle)
+        return _solve_for(np.concatenate([free, count + free]), groups, offset, drift, reach)
     except np.linalg.LinAlgError:
         # Few events, days away from the middle, say nothing of a drift.
-        return _solve_for(free, groups, offset, drift, first, last, middle)
+        return _solve_for(free, groups, offset, drift, reach)
 
 
 def _solve_for(
-    chosen: Integers,
-    groups: list[_GroupEnds],
-    offset: Floats,
-    drift: Floats,
-    first: Integers,
-    last: Integers,
-    middle: Integers,
+    chosen: Integers, groups: list[_GroupEnds], offset: Floats, drift: Floats, reach: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Solve for the chosen of all offsets and, behind them, all drifts; the others stay."""
     count = len(offset)
@@ -372,7 +364,7 @@ def _solve_for(
         drift += change[count:]
         if turn and np.abs(change[:count]).max() < _CLOSE:
             break
-    return offset, drift, _half_widths(groups, scales, offset, drift, chosen, count, first, last, middle)
+    return offset, drift, _half_widths(groups, scales, offset, drift, chosen, reach)
 
 
 def _weighted(
@@ -417,11 +409,9 @@ def _half_widths(
     offset: Floats,
     drift: Floats,
     chosen: Integers,
-    count: int,
-    first: Integers,
-    last: Integers,
-    middle: Integers,
+    reach: Floats,
 ) -> Floats:
+    count = len(offset)
     normal, right = np.zeros((2 * count, 2 * count)), np.zeros(2 * count)
     pulls: list[tuple[Integers, Floats]] = []
     for group, scale in zip(groups, scales, strict=True):
@@ -448,11 +438,8 @@ def _half_widths(
         own += (offsets**2).sum(axis=0)
         cross += (offsets * drifts).sum(axis=0)
         rate += (drifts**2).sum(axis=0)
-    widths: list[Floats] = []
-    for time in (first, last):
-        since = (time - middle) * 1e-9
-        widths.append(np.sqrt(np.maximum(own + 2 * since * cross + since**2 * rate, 0)))
-    return np.asarray(_NORMAL * np.maximum(widths[0], widths[1]), np.float64)
+    widths = np.sqrt(np.maximum(own + 2 * reach * cross + reach**2 * rate, 0))
+    return np.asarray(_NORMAL * widths.max(axis=0), np.float64)
 
 
 def _along(pairs: list[_GroupEnds], component: Integers, components: Integers) -> Floats:

@@ -14,7 +14,7 @@ from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from ...protocol.ranges import join_numbers, ranges_text
-from ...tracer.collectives import COLLECTIVES, CollectiveHooks, Done, tensors_of
+from ...tracer.collectives import COLLECTIVES, CollectiveHooks, Done, Replaced, tensors_of
 from ...tracer.passes import after_backward
 from .noted_span import Span
 
@@ -46,7 +46,7 @@ class CommunicationHooks:
         self._sequences: Counter[tuple[Any, ...]] = Counter()
         self._groups: dict[str, str] = {}
         self._hooks = CollectiveHooks(self._called, _OPERATIONS, outermost=True, clock=clock)
-        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._replaced = Replaced()
         # Results of functional collectives before their wait, by data address.
         self._results: dict[int, Done] = {}
         # Replicas whose backward pass reduces, with the group's text and the bytes.
@@ -77,10 +77,7 @@ class CommunicationHooks:
         """Restore the functions. Safe twice."""
         self._open = False
         self._hooks.end()
-        replaced, self._replaced = self._replaced, []
-        for module, name, own, ours in reversed(replaced):
-            if getattr(module, name) is ours:
-                setattr(module, name, own)
+        self._replaced.end()
         self._results.clear()
         self._reducing.clear()
 
@@ -169,9 +166,7 @@ class CommunicationHooks:
         self, module: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
     ) -> None:
         own = getattr(module, name)
-        ours = functools.wraps(own)(make(own))
-        setattr(module, name, ours)
-        self._replaced.append((module, name, own, ours))
+        self._replaced.put(module, name, functools.wraps(own)(make(own)))
 
     def _functional(self, name: str, own: Callable[..., Any]) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:

@@ -9,25 +9,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import nan, prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from ...protocol import join_numbers, ranges_text, shown_text, stream_schema
 from ...runs.errors import ClientError
-from ...runs.foreign_files import (
-    ForeignFiles,
-    ForeignRows,
-    Progress,
-    cached_recording,
-    files_within,
-    head_of,
-)
-from ...runs.run_folder import RunFolder
+from ...runs.foreign_files import ForeignRows, Progress, files_within, foreign_files, head_of
 from . import flight_pickle
 from .span_columns import SpanColumns, near
 from .spans import ranks_text
@@ -35,7 +28,7 @@ from .stuck import RULE, Group, Hang, RankCalls, RecordedCall, find_stuck, membe
 
 __all__ = ["FLIGHT_DUMPS"]
 
-_VERSION = "flight 1"
+_Found = TypeVar("_Found")
 _NAMES = re.compile(r"^[^.]+$|\.(json|pickle|pkl|txt)$", re.IGNORECASE)
 _RANK = re.compile(r"(\d{1,7})(?:\.[a-z]+)?$", re.IGNORECASE)
 _HEAD, _MOST_JSON = 1 << 12, 1 << 24
@@ -47,7 +40,8 @@ _JSON = re.compile(
 _PICKLE = re.compile(
     rb"\x80[\x02-\x05].*(?:comm_lib_version|nccl_version|pg_config|collective_seq_id)", re.DOTALL
 )
-_MOST_NAMED, _LOOKED_AT = 5, 20
+LOOKED_AT = 20
+"""Files whose beginnings are asked what they are."""
 _CHILD_SECONDS = 60
 _REFUSED = (
     "it is no pickle of plain values, or too large. Dump it as JSON, by "
@@ -98,23 +92,6 @@ _texts = msgspec.json.Decoder(list[str]).decode
 _numbers = msgspec.json.Decoder(list[int]).decode
 
 
-def holds_dumps(path: Path, within: Path | None = None) -> bool:
-    """Return whether a file, or some of a folder's, begins like a dump."""
-    return any(_kind(file) for file in files_within(path, _NAMES, within)[:_LOOKED_AT])
-
-
-def dump_recording(path: Path, progress: Progress | None = None, within: Path | None = None) -> RunFolder:
-    """Return the recording of one job's dumps; changed files are read anew.
-
-    Raises ``ClientError`` where none can be read, or none holds a call.
-    """
-    files = files_within(path, _NAMES, within)
-    return cached_recording(path, files, _VERSION, lambda: read_dumps(path, files, progress))
-
-
-FLIGHT_DUMPS = ForeignFiles(holds_dumps, dump_recording)
-
-
 def _kind(file: Path) -> str:
     head = head_of(file, _HEAD)
     return "json" if _JSON.match(head) else "pickle" if _PICKLE.match(head) else ""
@@ -123,20 +100,16 @@ def _kind(file: Path) -> str:
 def read_dumps(path: Path, files: Sequence[Path], progress: Progress | None = None) -> ForeignRows:
     """Return the collectives of all ranks, and in what they are stuck.
 
-    Raises ``ClientError`` as :func:`dump_recording`.
+    Raises ``ClientError`` where none can be read, or none holds a call.
     """
     problems: list[str] = []
     kept: dict[int, RankCalls] = {}
     most = max(_LEAST_CALLS, _MOST_CALLS // max(1, len(files)))
-    for number, file in enumerate(files):
-        shown = shown_text(file.name, 200)
-        if progress is not None:
-            progress(number, len(files), f"reading {shown}")
-        try:
-            found = _read(file, _rank(file, kept, problems), most)
-        except ClientError as error:
-            problems.append(f"{shown}: {error}")
-            continue
+
+    def read(file: Path) -> RankCalls:
+        return _read(file, _rank(file, kept, problems), most)
+
+    for _, found in read_each(files, read, problems, progress):
         before = kept.get(found.rank)
         if before is not None:
             problems.append(f"Rank {found.rank} has several dumps: the one with the latest call counts.")
@@ -164,6 +137,27 @@ def read_dumps(path: Path, files: Sequence[Path], progress: Progress | None = No
         problems.append(f"The dumps hold more than {len(spans)} calls: the rest is left out.")
     origin = {"kind": "trace", "name": "PyTorch’s flight recorder", "steps": "counted", "ranks": world}
     return ForeignRows(origin, {"spans": spans.tables(), "alarms": [_alarms(found_stuck)]}, problems)
+
+
+FLIGHT_DUMPS = foreign_files(
+    "flight 1", partial(files_within, name=_NAMES), _kind, read_dumps, looked_at=LOOKED_AT
+)
+
+
+def read_each(
+    files: Sequence[Path], read: Callable[[Path], _Found], problems: list[str], progress: Progress | None
+) -> Iterator[tuple[str, _Found]]:
+    """Yield the printable name of each file with what it holds; what is refused becomes a problem."""
+    for number, file in enumerate(files):
+        shown = shown_text(file.name, 200)
+        if progress is not None:
+            progress(number, len(files), f"reading {shown}")
+        try:
+            found = read(file)
+        except ClientError as error:
+            problems.append(f"{shown}: {error}")
+        else:
+            yield shown, found
 
 
 def _rank(file: Path, kept: dict[int, RankCalls], problems: list[str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,7 +133,8 @@ def lanes_of(
     rows = _drawn_rows(analysis, ranks, begin, end, shown)
     traffic = spans.of_kind(*COMMUNICATION)[rows]
     depth = np.select([traffic, ~spans.complete_phases[rows]], [_BLOCKED, _INSIDE], _PHASE)
-    pieces = _pieces(lane[rows], depth, spans.kind[rows], begin[rows], end[rows], rows, shown, columns)
+    drawn = {"lane": lane[rows], "depth": depth, "kind": spans.kind[rows], "row": rows}
+    pieces = _pieces({**drawn, "begin": begin[rows], "end": end[rows]}, shown, columns)
     own = pieces["row"]
     known = own >= 0
     texts: dict[str, list[str]] = {}
@@ -153,13 +154,8 @@ def lanes_of(
         "steps": _steps(analysis, begin, end, shown),
         "kinds": list(KINDS),
         "pieces": {
-            "lane": pieces["lane"].tolist(),
-            "depth": pieces["depth"].tolist(),
-            "kind": pieces["kind"].tolist(),
-            "begin": np.round(pieces["begin"], 6).tolist(),
-            "end": np.round(pieces["end"], 6).tolist(),
-            "count": pieces["count"].tolist(),
-            "row": own.tolist(),
+            **{name: pieces[name].tolist() for name in ("lane", "depth", "kind", "count", "row")},
+            **{name: np.round(pieces[name], 6).tolist() for name in ("begin", "end")},
             **texts,
             **numbers,
         },
@@ -317,49 +313,26 @@ def _steps(analysis: Analysis, begin: Floats, end: Floats, shown: tuple[float, f
     return result
 
 
-def _pieces(
-    lane: Integers,
-    depth: Integers,
-    kind: Integers,
-    begin: Floats,
-    end: Floats,
-    rows: Integers,
-    shown: tuple[float, float],
-    columns: int,
-) -> dict[str, Any]:
+def _pieces(drawn: Mapping[str, Any], shown: tuple[float, float], columns: int) -> dict[str, Any]:
+    """Return columns of the drawn spans (lane, depth, kind, row, begin, end), the short ones summed."""
     pixel = (shown[1] - shown[0]) / columns
-    long = end - begin >= pixel
-    exact = {
-        "lane": lane[long],
-        "depth": depth[long],
-        "kind": kind[long],
-        "begin": begin[long],
-        "end": end[long],
-        "count": np.ones(int(long.sum()), np.int64),
-        "row": rows[long],
-    }
-    short = ~long
-    sums = _sums(lane[short], depth[short], kind[short], begin[short], end[short], shown[0], pixel, columns)
+    long = drawn["end"] - drawn["begin"] >= pixel
+    exact = {name: column[long] for name, column in drawn.items()}
+    exact["count"] = np.ones(int(long.sum()), np.int64)
+    sums = _sums({name: column[~long] for name, column in drawn.items()}, shown[0], pixel, columns)
     joined = {name: np.concatenate([sums[name], exact[name]]) for name in exact}
     # Deeper spans are drawn later, on top.
     order = np.lexsort((joined["begin"], joined["lane"], joined["depth"]))
     return {name: column[order] for name, column in joined.items()}
 
 
-def _sums(
-    lane: Integers,
-    depth: Integers,
-    kind: Integers,
-    begin: Floats,
-    end: Floats,
-    zero: float,
-    pixel: float,
-    columns: int,
-) -> dict[str, Any]:
+def _sums(drawn: Mapping[str, Any], zero: float, pixel: float, columns: int) -> dict[str, Any]:
     """Return the short spans of each lane and pixel as a piece of the main kind, equal neighbours joined.
 
     A span far longer than is usual is seen: its pixel is full of its kind.
     """
+    lane, depth, kind = drawn["lane"], drawn["depth"], drawn["kind"]
+    begin, end = drawn["begin"], drawn["end"]
     column = np.clip(((begin + end) / 2 - zero) / pixel, 0, columns - 1).astype(np.int64)
     # Phases and what is in them are one row of pixels, blocked moments another.
     blocked = (depth == _BLOCKED).astype(np.int64)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,16 @@ import pyarrow as pa
 
 from ...protocol import shown_text, stream_schema
 from ...runs.errors import ClientError
-from ...runs.foreign_files import (
-    ForeignFiles,
-    ForeignRows,
-    Progress,
-    cached_recording,
-    files_within,
-    head_of,
-)
-from ...runs.run_folder import RunFolder
-from .flight_recorder import read_in_child
+from ...runs.foreign_files import ForeignRows, Progress, files_within, foreign_files, head_of
+from .flight_recorder import LOOKED_AT, read_each, read_in_child
 from .span_columns import SpanColumns
 
 __all__ = ["MEMORY_SNAPSHOTS"]
 
-_VERSION = "memory 1"
 _NAMES = re.compile(r"^[^.]+$|\.(json|pickle|pkl)$", re.IGNORECASE)
 _HEAD = 1 << 12
 _JSON = re.compile(rb'\s*\{\s*"(segments|device_traces)"\s*:')
 _PICKLE = re.compile(rb"\x80[\x02-\x05].{0,64}(segments|device_traces)", re.DOTALL)
-_LOOKED_AT = 20
 _LAST = 1 << 62
 _UNKNOWN = "no stack"
 _NAME = "memory was recorded"
@@ -49,23 +40,6 @@ class _Device(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(list[_Device]).decode
 
 
-def holds_snapshots(path: Path, within: Path | None = None) -> bool:
-    """Return whether a file, or some of a folder's, begins like a snapshot."""
-    return any(_is_snapshot(file) for file in files_within(path, _NAMES, within)[:_LOOKED_AT])
-
-
-def snapshot_recording(path: Path, progress: Progress | None = None, within: Path | None = None) -> RunFolder:
-    """Return the recording of one job's snapshots; changed files are read anew.
-
-    Raises ``ClientError`` where none can be read.
-    """
-    files = files_within(path, _NAMES, within)
-    return cached_recording(path, files, _VERSION, lambda: read_snapshots(path, files, progress))
-
-
-MEMORY_SNAPSHOTS = ForeignFiles(holds_snapshots, snapshot_recording)
-
-
 def _is_snapshot(file: Path) -> bool:
     head = head_of(file, _HEAD)
     return bool(_JSON.match(head) or _PICKLE.match(head))
@@ -74,7 +48,7 @@ def _is_snapshot(file: Path) -> bool:
 def read_snapshots(path: Path, files: Sequence[Path], progress: Progress | None = None) -> ForeignRows:
     """Return the memory of all devices over time, and what each line of code holds.
 
-    Raises ``ClientError`` as :func:`snapshot_recording`.
+    Raises ``ClientError`` where none can be read.
     """
     problems: list[str] = []
     rows: list[dict[str, Any]] = []
@@ -82,15 +56,7 @@ def read_snapshots(path: Path, files: Sequence[Path], progress: Progress | None 
     named: list[str] = []
     # rank_10 comes behind rank_9.
     ordered = sorted(files, key=lambda file: [(len(part), part) for part in re.split(r"(\d+)", file.name)])
-    for number, file in enumerate(ordered):
-        shown = shown_text(file.name, 200)
-        if progress is not None:
-            progress(number, len(files), f"reading {shown}")
-        try:
-            devices = _read(file)
-        except ClientError as error:
-            problems.append(f"{shown}: {error}")
-            continue
+    for shown, devices in read_each(ordered, _read, problems, progress):
         for device in devices:
             rank = len(named)
             named.append(f"rank {rank} is device {device.device} of {shown}")
@@ -107,6 +73,11 @@ def read_snapshots(path: Path, files: Sequence[Path], progress: Progress | None 
     table = pa.Table.from_pylist(rows, schema=stream_schema("memory"))
     origin = {"kind": "trace", "name": "PyTorch’s memory snapshot", "steps": "counted", "ranks": len(named)}
     return ForeignRows(origin, {"spans": spans.tables(), "memory": [table]}, problems)
+
+
+MEMORY_SNAPSHOTS = foreign_files(
+    "memory 1", partial(files_within, name=_NAMES), _is_snapshot, read_snapshots, looked_at=LOOKED_AT
+)
 
 
 def _read(file: Path) -> list[_Device]:

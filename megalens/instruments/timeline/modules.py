@@ -15,6 +15,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import dataloader
 
+from ...tracer.collectives import Replaced
 from ...tracer.graph_probes import end_of
 from ...tracer.instrument import Instrument
 from ...tracer.own_hooks import hook_after, hook_before
@@ -40,7 +41,7 @@ class StageHooks:
 
     def __init__(self, instrument: Instrument) -> None:
         self._instrument = instrument
-        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._replaced = Replaced()
 
     def begin(self) -> None:
         """Wrap them, where the script uses them. Safe twice."""
@@ -52,16 +53,11 @@ class StageHooks:
         for name, kind in _OPERATIONS.items():
             own = getattr(stage_class, name, None)
             if own is not None:
-                ours = self._reporting(own, kind)
-                setattr(stage_class, name, ours)
-                self._replaced.append((stage_class, name, own, ours))
+                self._replaced.put(stage_class, name, self._reporting(own, kind))
 
     def end(self) -> None:
         """Restore them. Safe twice."""
-        replaced, self._replaced = self._replaced, []
-        for owner, name, own, ours in replaced:
-            if getattr(owner, name) is ours:
-                setattr(owner, name, own)
+        self._replaced.end()
 
     def _reporting(self, own: Callable[..., Any], kind: str) -> Callable[..., Any]:
         @functools.wraps(own)
@@ -85,7 +81,7 @@ class LoopHooks:
     def __init__(self, keep: Callable[[Span], None], clock: Callable[[], int]) -> None:
         self._keep, self._clock = keep, clock
         self._handles: list[Any] = []
-        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._replaced = Replaced()
         self._optimizers: list[int] = []
 
     def begin(self) -> None:
@@ -105,10 +101,7 @@ class LoopHooks:
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        replaced, self._replaced = self._replaced, []
-        for owner, name, own, ours in reversed(replaced):
-            if getattr(owner, name) is ours:
-                setattr(owner, name, own)
+        self._replaced.end()
         self._optimizers.clear()
 
     def _optimizer_begins(self, *_: Any) -> None:
@@ -131,8 +124,7 @@ class LoopHooks:
                 now = self._clock()
                 self._keep(Span(kind, began, now, blocked=now - began))
 
-        setattr(owner, name, ours)
-        self._replaced.append((owner, name, own, ours))
+        self._replaced.put(owner, name, ours)
 
 
 def layers_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:

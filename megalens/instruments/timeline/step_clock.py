@@ -18,7 +18,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -36,6 +36,10 @@ _MOST_MARKS = 40_000
 GRANULARITIES = ("off", "steps", "phases", "layers", "operations")
 
 _FIELD = "instruments.timeline"
+
+
+def _setting(default: Any, expected: str, fits: Callable[[Any], bool], **schema: Any) -> Any:
+    return field(default=default, metadata={"expected": expected, "fits": fits, "schema": schema})
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,41 @@ class TimelineSettings:
         Read at both ends of each span, too, how much memory there is in use.
     """
 
-    granularity: str = "off"
-    every: int = 1
-    around: int = 10
-    memory: bool = False
+    granularity: str = _setting(
+        "off",
+        f"one of {', '.join(GRANULARITIES)}",
+        lambda value: value in GRANULARITIES,
+        type="string",
+        enum=list(GRANULARITIES),
+        title="Granularity",
+        description="off; steps: one sum for each kind; phases, with collectives and messages; layers; "
+        "operations: every module.",
+    )
+    every: int = _setting(
+        1,
+        "a whole number of steps from 1",
+        lambda value: is_whole(value, 1),
+        type="integer",
+        minimum=1,
+        title="Every how many steps",
+    )
+    around: int = _setting(
+        10,
+        "a whole number of steps from 0",
+        is_whole,
+        type="integer",
+        minimum=0,
+        title="Steps after a slow rank",
+        description="Of granularity steps: so many steps are timed by phases once a rank is found slow.",
+    )
+    memory: bool = _setting(
+        False,
+        "true or false",
+        lambda value: isinstance(value, bool),
+        type="boolean",
+        title="Memory",
+        description="Also how much memory is in use at both ends of each span.",
+    )
 
     @classmethod
     def given(cls, asked: Any) -> TimelineSettings:
@@ -87,57 +122,19 @@ class TimelineSettings:
         for name in settings:
             if name not in known:
                 raise no_such("setting", name, known, f"{_FIELD}.{name}", "bad-parameter")
-        asked = {**known, **settings}
-        if asked["granularity"] not in GRANULARITIES:
-            expected = f"one of {', '.join(GRANULARITIES)}"
-            raise must_be("granularity", expected, asked["granularity"], f"{_FIELD}.granularity")
-        if not is_whole(asked["every"], 1):
-            raise must_be("every", "a whole number of steps from 1", asked["every"], f"{_FIELD}.every")
-        if not is_whole(asked["around"]):
-            raise must_be("around", "a whole number of steps from 0", asked["around"], f"{_FIELD}.around")
-        if not isinstance(asked["memory"], bool):
-            raise must_be("memory", "true or false", asked["memory"], f"{_FIELD}.memory")
-        return cls(**asked)
+        for each in fields(cls):
+            if each.name in settings and not each.metadata["fits"](settings[each.name]):
+                expected = each.metadata["expected"]
+                raise must_be(each.name, expected, settings[each.name], f"{_FIELD}.{each.name}")
+        return cls(**settings)
 
     def to_message(self) -> dict[str, Any]:
         return asdict(self)
 
-    @staticmethod
-    def schema() -> dict[str, Any]:
-        return {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "granularity": {
-                    "type": "string",
-                    "enum": list(GRANULARITIES),
-                    "default": "off",
-                    "title": "Granularity",
-                    "description": "off; steps: one sum for each kind; phases, with collectives and "
-                    "messages; layers; operations: every module.",
-                },
-                "every": {
-                    "type": "integer",
-                    "minimum": 1,
-                    "default": 1,
-                    "title": "Every how many steps",
-                },
-                "around": {
-                    "type": "integer",
-                    "minimum": 0,
-                    "default": 10,
-                    "title": "Steps after a slow rank",
-                    "description": "Of granularity steps: so many steps are timed by phases once a rank is "
-                    "found slow.",
-                },
-                "memory": {
-                    "type": "boolean",
-                    "default": False,
-                    "title": "Memory",
-                    "description": "Also how much memory is in use at both ends of each span.",
-                },
-            },
-        }
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        properties = {each.name: {**each.metadata["schema"], "default": each.default} for each in fields(cls)}
+        return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
 _TRIES = 3

@@ -130,34 +130,26 @@ def draft_timeline(
 class _Asked:
     """A checked request."""
 
-    first: int | None
-    last: int | None
     window: tuple[float, float] | None
-    columns: int
-    ranks: Any
-    row: int | None
-    path: bool
-    find: str
-    found_from: int
     sums: tuple[float, float] | None
+    ranks: Any
     sums_ranks: Any
+    columns: int
+    first: int | None = None
+    last: int | None = None
+    row: int | None = None
+    path: bool = False
+    find: str = ""
+    found_from: int = 0
+    draft: bool = False
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> _Asked:
-        asked = check_request(TimelineRequest, request)
-        return cls(
-            asked.get("first"),
-            asked.get("last"),
-            _window("window", asked.get("window")),
-            asked.get("columns") or _COLUMNS,
-            read_ranges(asked.get("ranks", "all"), "ranks"),
-            asked.get("row"),
-            asked.get("path", False),
-            asked.get("find", ""),
-            asked.get("found_from", 0),
-            _window("sums", asked.get("sums")),
-            read_ranges(asked.get("sums_ranks", "all"), "sums_ranks"),
-        )
+        asked: dict[str, Any] = {**check_request(TimelineRequest, request)}
+        asked["columns"] = asked.get("columns") or _COLUMNS
+        asked |= {name: _window(name, asked.get(name)) for name in ("window", "sums")}
+        asked |= {name: read_ranges(asked.get(name, "all"), name) for name in ("ranks", "sums_ranks")}
+        return cls(**asked)
 
     def lanes(
         self, ranks: Any, stages: Any, culprits: Sequence[Mapping[str, Any]]

@@ -21,22 +21,13 @@ import pyarrow as pa
 
 from ...protocol import shown_text
 from ...runs.errors import ClientError
-from ...runs.foreign_files import (
-    ForeignFiles,
-    ForeignRows,
-    Progress,
-    cached_recording,
-    files_within,
-    scalar_tables,
-)
-from ...runs.run_folder import RunFolder
+from ...runs.foreign_files import ForeignRows, Progress, files_within, foreign_files, scalar_tables
 from .chrome_spans import FAR_US
 from .span_columns import SpanColumns, near
 from .spans import PAUSES
 
 __all__ = ["TITAN_LOGS"]
 
-_VERSION = "titan 2"
 _ENDING = re.compile(r"\.jsonl$")
 _FOLDER = "structured_logs"
 _LONGEST_LINE = 1 << 16
@@ -93,24 +84,8 @@ class _Process:
     """Sentences about spans that ended with one."""
 
 
-def holds_titan_logs(path: Path, within: Path | None = None) -> bool:
-    """Return whether a file is such a log, or a folder (or its ``structured_logs``) holds one."""
-    return any(_first(file) is not None for file in _files(path, within)[:_MOST_NAMED])
-
-
-def titan_recording(path: Path, progress: Progress | None = None, within: Path | None = None) -> RunFolder:
-    """Return the recording of one job's logs; changed files are read anew.
-
-    Raises ``ClientError`` for files that cannot be read or hold no step.
-    """
-    files = _files(path, within)
-    return cached_recording(path, files, _VERSION, lambda: read_logs(path, files, progress))
-
-
-TITAN_LOGS = ForeignFiles(holds_titan_logs, titan_recording)
-
-
-def _files(path: Path, within: Path | None) -> list[Path]:
+def _files(path: Path, within: Path | None = None) -> list[Path]:
+    """Return the file itself, or those of a folder's ``structured_logs``, or of a folder."""
     return files_within(path / _FOLDER, _ENDING, within) or files_within(path, _ENDING, within)
 
 
@@ -179,6 +154,9 @@ def read_logs(path: Path, files: Sequence[Path], progress: Progress | None = Non
         problems.append(f"The logs hold more than {len(spans)} spans: the rest is left out.")
     origin = {"kind": "trace", "name": "torchtitan", "steps": "counted"}
     return ForeignRows(origin, {"spans": spans.tables(), "scalars": _scalars(processes, names)}, problems)
+
+
+TITAN_LOGS = foreign_files("titan 2", _files, _first, read_logs, _MOST_NAMED)
 
 
 def _read_file(process: _Process, names: dict[str, int]) -> None:

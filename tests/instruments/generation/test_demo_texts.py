@@ -8,13 +8,12 @@ import megalens
 from megalens.demo.__main__ import ask_for_text
 from megalens.demo.model import GPT, ByteTokenizer, GPTConfig
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("runtime_folder")]
 
 
 @pytest.fixture
-def training(tmp_path, monkeypatch):
+def training(runtime_folder):
     """A tracer of a small model, its run, and what takes a step."""
-    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "rt"))
     torch.manual_seed(0)
     model = GPT(GPTConfig(layers=2, hidden=32, heads=2, sequence=64))
     allow = ["generate", "perturb"]
@@ -59,8 +58,7 @@ def test_a_full_queue_is_no_error_of_the_training(training):
     assert [each.state for each in run.generations] == ["cancelled"] * 64 + ["finished"]
 
 
-def test_a_training_that_does_not_allow_it_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "rt"))
+def test_a_training_that_does_not_allow_it_writes_nothing():
     with megalens.trace(GPT(GPTConfig(layers=1, hidden=8, heads=1)), linger=0.2) as tracer:
         ask_for_text(tracer, 0)
         assert tracer.instrument("generation") is None

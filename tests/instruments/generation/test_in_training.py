@@ -8,13 +8,8 @@ import megalens
 from megalens.demo.model import GPT, ByteTokenizer, GPTConfig
 from megalens.tracer import Place
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("runtime_folder")]
 SMALL = GPTConfig(layers=2, hidden=32, heads=2, sequence=48)
-
-
-@pytest.fixture(autouse=True)
-def runtime(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "rt"))
 
 
 class Training:

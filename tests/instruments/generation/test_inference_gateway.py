@@ -13,6 +13,7 @@ from translation import WAIT, plan, translate
 from viewer import watch
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
+from writers import loud
 
 import megalens
 from megalens.adapters import find_adapter
@@ -41,12 +42,7 @@ PADDING = {"id": -1, "token": ""}
 
 def small():
     torch.manual_seed(0)
-    model = GPT(GPTConfig(layers=LAYERS, hidden=HIDDEN, heads=HEADS, sequence=64))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim > 1:
-                parameter.mul_(4)
-    return model
+    return loud(GPT(GPTConfig(layers=LAYERS, hidden=HIDDEN, heads=HEADS, sequence=64)), 4)
 
 
 @contextmanager

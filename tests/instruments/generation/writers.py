@@ -72,27 +72,26 @@ HUGGING_FACE = {
 }  # fmt: skip
 
 
-def hugging_face(name: str, **sizes: int) -> transformers.PreTrainedModel:
-    """A causal model of a family, whose logits differ enough for text that says something."""
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{name}Config")(**HUGGING_FACE[name] | sizes)
-    model: transformers.PreTrainedModel = transformers.AutoModelForCausalLM.from_config(config)
+def loud(model: nn.Module, factor: float = 6) -> nn.Module:
+    """Have a model's logits differ enough for text that says something."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
-                parameter.mul_(6)
-    return model.train()
+                parameter.mul_(factor)
+    return model
+
+
+def hugging_face(name: str, **sizes: int) -> transformers.PreTrainedModel:
+    """A causal model of a family."""
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**HUGGING_FACE[name] | sizes)
+    return loud(transformers.AutoModelForCausalLM.from_config(config)).train()
 
 
 def demo(**sizes: int) -> GPT:
     """The demo's model, small."""
     torch.manual_seed(0)
-    model = GPT(GPTConfig(**{"layers": 2, "hidden": 32, "heads": 2, "sequence": 16, **sizes}))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim > 1:
-                parameter.mul_(6)
-    return model
+    return loud(GPT(GPTConfig(**{"layers": 2, "hidden": 32, "heads": 2, "sequence": 16, **sizes})))
 
 
 class Plain(nn.Module):

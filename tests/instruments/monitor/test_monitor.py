@@ -22,11 +22,15 @@ def batch(step):
     return torch.randint(0, 50, (4, 8), generator=torch.Generator().manual_seed(step))
 
 
-def train(steps=24, fault=None, rate=1e-3, given=None, **options):
-    """Train a small model; return losses, monitor and weights. ``fault`` may disturb a step before its update."""
+def small(rate=1e-3, **more):
     torch.manual_seed(0)
     model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
-    optimizer = torch.optim.AdamW(model.parameters(), rate)
+    return model, torch.optim.AdamW(model.parameters(), rate, **more)
+
+
+def train(steps=24, fault=None, rate=1e-3, given=None, **options):
+    """Train a small model; return losses, monitor and weights. ``fault`` may disturb a step before its update."""
+    model, optimizer = small(rate)
     monitor = megalens.monitor(model, optimizer, activation=1, **options) if options else None
     losses = []
     try:
@@ -88,9 +92,7 @@ def test_the_numbers_of_the_loop_are_judged_too():
     _, monitor, _ = train(60, fault=fault, hub=None)
     assert [(alarm.rule, alarm.stat, alarm.name) for alarm in monitor.alarms][:1] == [("jump", "param", "*")]
     rates = [1e-3] * 15 + [1e-2] * 5
-    torch.manual_seed(0)
-    model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    model, optimizer = small()
     with megalens.monitor(model, optimizer, hub=None, param=0) as monitor:
         for at, rate in enumerate(rates):
             with monitor.step():
@@ -110,9 +112,7 @@ def test_a_lost_state_and_a_wrong_beta_are_found_in_their_step(kind):
         optimizer.param_groups[0]["betas"] = (0.9, 0.5)
 
     for fault, statistics in ((lose, {"beta1", "beta2", "steps"}), (forget, {"beta2"})):
-        torch.manual_seed(0)
-        model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
-        optimizer = torch.optim.AdamW(model.parameters(), 1e-3, **kind)
+        model, optimizer = small(**kind)
         with megalens.monitor(model, optimizer, hub=None) as monitor:
             for at in range(1, 16):
                 with monitor.step():
@@ -163,9 +163,7 @@ def test_what_was_measured_and_not_recorded_is_sent_when_something_breaks(own_hu
 
 
 def test_a_viewer_has_the_first_anomaly_before_the_training_goes_on(own_hub):
-    torch.manual_seed(0)
-    model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
-    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer = small()
     with megalens.monitor(model, optimizer, activation=1, linger=0) as monitor:
         assert monitor.tracer.connected(20)
         with megalens.connect(monitor.tracer.run_id) as run:
@@ -229,8 +227,7 @@ def test_actions_run_on_the_training_thread_between_steps(own_hub, tmp_path):
 
 
 def test_alarms_name_the_samples_of_their_step():
-    torch.manual_seed(0)
-    model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
+    model, _ = small()
     with megalens.monitor(model, torch.optim.SGD(model.parameters(), 0.1), hub=None, activation=1) as monitor:
         for at in range(1, 8):
             with monitor.step():
@@ -246,7 +243,7 @@ def test_alarms_name_the_samples_of_their_step():
 
 
 def test_monitors_of_one_tracer_follow_each_other(own_hub):
-    model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
+    model, _ = small()
     optimizer = torch.optim.SGD(model.parameters(), 0.0)
     monitors = []
     with megalens.trace(model, linger=0) as tracer:
@@ -336,11 +333,9 @@ def test_wrong_arguments_are_answered_in_words(given, words):
 
 
 def test_pause_needs_a_tracer_that_allows_it():
-    model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
+    model, optimizer = small()
     with megalens.trace(model, hub=None) as tracer, pytest.raises(TracerError, match="allow=\\['pause'\\]"):
-        megalens.monitor(
-            model, torch.optim.SGD(model.parameters(), 0.1), tracer=tracer, actions=Action(pause=True)
-        )
+        megalens.monitor(model, optimizer, tracer=tracer, actions=Action(pause=True))
 
 
 def grown(dtype):

@@ -18,18 +18,25 @@ import megalens
 __all__ = ["communication", "megatron", "replicas", "sharded", "shown"]
 
 
-def replicas(rank: int, folder: str) -> dict[str, Any]:
-    """Train a step as a replica; the norms of its own gradients and of all replicas', as plain torch has them."""
-    os.environ["MONITOR_OUTPUT_DIR"] = folder
+def _with_gradients(rank: int) -> tuple[nn.Module, torch.Tensor, list[dict[str, torch.Tensor]]]:
+    """Return a model, a batch for each of two ranks and, by plain torch, the gradients of this rank's and of both."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
     data = torch.randn(2, 5, 4)
-    norms = []
+    found = []
     for batches in (data[rank : rank + 1], data):
         alone = copy.deepcopy(model)
         for batch in batches:
             (alone(batch).square().mean() / len(batches)).backward()
-        norms.append({name: p.grad.double().norm().item() for name, p in alone.named_parameters()})
+        found.append({name: p.grad.double() for name, p in alone.named_parameters()})
+    return model, data, found
+
+
+def replicas(rank: int, folder: str) -> dict[str, Any]:
+    """Train a step as a replica; the norms of its own gradients and of all replicas', as plain torch has them."""
+    os.environ["MONITOR_OUTPUT_DIR"] = folder
+    model, data, gradients = _with_gradients(rank)
+    norms = [{name: g.norm().item() for name, g in each.items()} for each in gradients]
     replica = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(replica.parameters(), 0.1)
     monitor = megalens.TrainerMon({"targets": {}, "wg_distribution": True, "module_ranks": [1]})
@@ -88,16 +95,7 @@ _ALL = {
 def sharded(rank: int, folder: str) -> dict[str, Any]:
     """Train two steps of a model that ``fully_shard`` cuts; what plain torch has of the first step's gradients, own and of all, and of this rank's shards."""
     os.environ["MONITOR_OUTPUT_DIR"] = folder
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
-    data = torch.randn(2, 5, 4)
-    found = []
-    for batches in (data[rank : rank + 1], data):
-        alone = copy.deepcopy(model)
-        for batch in batches:
-            (alone(batch).square().mean() / len(batches)).backward()
-        found.append({name: p.grad.double() for name, p in alone.named_parameters()})
-    own, everybodys = found
+    model, data, (own, everybodys) = _with_gradients(rank)
     for layer in (*model, model):
         fully_shard(layer)
     optimizer = torch.optim.AdamW(model.parameters(), 0.01)

@@ -136,16 +136,8 @@ def random_plan(seed: int, stages: int, micro_batches: int, kind: str = "loop", 
     while left:
         ready = []
         for each in left:
-            k, v, m = each
-            if k == "F":
-                needs = [] if layout.is_first(v) else [Operation("F", v - 1, m)]
-            elif k == "W":
-                needs = [Operation("I", v, m)]
-            else:
-                needs = [Operation("F", v, m)]
-                if not layout.is_last(v):
-                    needs.append(Operation("I" if (v + 1, m) in split else "B", v + 1, m))
-            if all(n in done for n in needs):
+            follows_split = (each.virtual + 1, each.micro_batch) in split
+            if all(needed in done for needed in _dependencies(layout, each, follows_split)):
                 ready.append(each)
         each = random_.choice(ready)
         left.remove(each)

@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 from own_plans import SHAPES, plan_named, random_plan
-from pipeline_work import Part, data, loss_fn, reference
+from pipeline_work import Part, apart, data, loss_fn, reference
 from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage
-from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
@@ -86,14 +85,9 @@ def shared(rank: int, kind: str) -> tuple[dict[str, float], list[str]]:
             x, target = data(MICRO_BATCHES, seeds[replica])
             first, last = (any(test(v) for v in held) for test in (layout.is_first, layout.is_last))
             schedule.step(*((x,) if first else ()), target=target if last else None)
-            for v, module in zip(held, modules, strict=True):
-                for parameter, gradient in zip(module.parameters(), wanted[v], strict=True):
-                    found = parameter.grad
-                    if isinstance(found, DTensor):
-                        found = found.full_tensor()
-                    key = f"{name} {again}"
-                    off[key] = max(off.get(key, 0.0), (found - gradient).abs().max().item())
-                    parameter.grad = None
+            off[f"{name} {again}"] = max(
+                apart(module, wanted[v]) for v, module in zip(held, modules, strict=True)
+            )
         if name == "random 0":
             for step in range(8):
                 if rank == 0 and step in (1, 4):

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import random
-import signal
 import time
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from own_plans import ALL, SHAPES, plan_named, random_plan
+from strikes import strike_in, told_and_ended
 from torch import Tensor, distributed, nn
+from torch.distributed.tensor import DTensor
 
-from megalens.instruments.pipeline import PipelineError
 from megalens.instruments.pipeline.plan_type import Placement
 from megalens.instruments.pipeline.schedule import DynamicSchedule
 
@@ -97,16 +94,21 @@ def stepped(schedule: DynamicSchedule, layout: Placement, seed: int = 0) -> list
     return [each.item() for each in losses]
 
 
+def apart(module: nn.Module, gradients: Sequence[Tensor]) -> float:
+    """The largest difference of a module's gradients from others; they are cleared."""
+    off = 0.0
+    for parameter, gradient in zip(module.parameters(), gradients, strict=True):
+        found = parameter.grad.full_tensor() if isinstance(parameter.grad, DTensor) else parameter.grad
+        off = max(off, (found - gradient).abs().max().item())
+        parameter.grad = None
+    return off
+
+
 def worst(held: dict[int, Part], layout: Placement, seed: int = 0) -> float:
     """The largest difference of a gradient from that of one process."""
     parts = layout.stages if layout.kind == "two_way" else layout.virtual_stages
     wanted, _ = reference(parts, layout.micro_batches, seed)
-    off = 0.0
-    for v, part in held.items():
-        for parameter, gradient in zip(part.parameters(), wanted[v % parts], strict=True):
-            off = max(off, (parameter.grad - gradient).abs().max().item())
-            parameter.grad = None
-    return off
+    return max(apart(part, wanted[v % parts]) for v, part in held.items())
 
 
 def schedules(rank: int, stages: int, micro_batches: int, planned: bool) -> dict[str, float]:
@@ -217,36 +219,12 @@ def stricken(rank: int, order: str, strike: str, timeout: float, folder: str) ->
     schedule, held = made(rank, layout, plan, timeout=timeout)
     stepped(schedule, layout)
     if rank == 2:
-        (Path(folder) / "pid").write_text(str(os.getpid()))
-        passes = iter(range(100))
+        strike_in(next(iter(held.values())), strike, folder)
 
-        def strike_now(*_: Any) -> None:
-            if next(passes) == 1:
-                os.kill(os.getpid(), signal.SIGKILL if strike == "kill" else signal.SIGSTOP)
-
-        next(iter(held.values())).register_forward_hook(strike_now)
-    try:
+    def step() -> None:
         stepped(schedule, layout)
-    except PipelineError as error:
-        said = {
-            name: getattr(error, name)
-            for name in ("code", "operation", "stage", "micro_batch", "rank", "message")
-        }
-        try:
-            stepped(schedule, layout)
-        except PipelineError as again:
-            said["again"] = str(again)
-        partial = Path(folder) / f"{rank}.part"
-        partial.write_text(json.dumps(said))
-        partial.rename(Path(folder) / f"{rank}.json")
-    if rank == 0:
-        deadline = time.monotonic() + 60
-        while not (Path(folder) / "1.json").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int((Path(folder) / "pid").read_text()), signal.SIGKILL)
-    # Without the words of farewell that the group would wait for.
-    os._exit(0)
+
+    told_and_ended(rank, folder, step, step, 0 if rank else 2)
 
 
 def growing(rank: int, stages: int) -> float:
@@ -269,9 +247,7 @@ def growing(rank: int, stages: int) -> float:
                 each = part(each)
             (loss_fn(each, wanted) / 4).backward()
         for v, part in held.items():
-            for parameter, own in zip(part.parameters(), model[v].parameters(), strict=True):
-                off = max(off, (parameter.grad - own.grad).abs().max().item())
-                parameter.grad = None
+            off = max(off, apart(part, [each.grad for each in model[v].parameters()]))
     schedule.close()
     return off
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from own_plans import plan_named
-from pipeline_work import Part, loss_fn, reference
+from pipeline_work import Part, apart, loss_fn, reference
 from torch import Tensor, distributed, nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import ScheduleInterleavedZeroBubble
@@ -140,9 +140,7 @@ def configured(rank: int, folder: str, deaf: bool = False) -> tuple[list[str], l
                 schedule.step(*args, target=target)
             ran.append(schedule.running)
             for part, gradients in zip(parts, (wanted[rank], wanted[STAGES + rank]), strict=True):
-                for parameter, gradient in zip(part.parameters(), gradients, strict=True):
-                    worst = max(worst, (parameter.grad - gradient).abs().max().item())
-                    parameter.grad = None
+                worst = max(worst, apart(part, gradients))
             time.sleep(0.02)
         status = tracer.status()
         said = status["instruments"]["pipeline"]

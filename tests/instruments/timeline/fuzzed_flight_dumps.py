@@ -3,6 +3,7 @@
 import json
 import pickle
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,11 +13,10 @@ from megalens.runs import ClientError
 from tests.fuzz.mutate import json_text, mutated_bytes, mutated_tree
 from tests.fuzz.surface import Surface, byte_changes
 
-_FOLDER = Path(tempfile.mkdtemp())
 _WORDS = ("entries", "pg_config", "completed", "[0, 1]", "nccl:recv 1<-0", "default_pg", "is_p2p", "retired")
 
 
-def _seeds() -> list[Any]:
+def _dump() -> Any:
     entries = [
         {
             "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": number, "is_p2p": number == 2,
@@ -28,29 +28,44 @@ def _seeds() -> list[Any]:
     ]  # fmt: skip
     config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
     status = {"0": {"last_enqueued_collective": "3"}}
-    return [{"comm_lib_version": "", "pg_config": config, "pg_status": status, "entries": entries}]
+    return {"comm_lib_version": "", "pg_config": config, "pg_status": status, "entries": entries}
 
 
-def _mutate(chance: Random, seed: Any) -> Any:
-    tree = mutated_tree(chance, seed, _WORDS) if chance.random() < 0.7 else seed
-    if chance.random() < 0.3:
-        data = pickle.dumps(tree, protocol=2)
-    else:
-        data = json_text(chance, tree).encode("utf-8", "surrogatepass")
-    return {"data": mutated_bytes(chance, data) if chance.random() < 0.4 else data}
+def dumps_of(
+    read: Callable[..., Any],
+    seed: Any,
+    words: Sequence[str],
+    names: tuple[str, str],
+    stream: str,
+    pickles: float,
+    protocol: int | None = None,
+) -> Surface:
+    """Return the surface of a reader of JSON and pickles that is given a whole file and a mutated one.
+
+    ``pickles`` is the share of pickles, ``stream`` what it reads besides spans.
+    """
+    folder = Path(tempfile.mkdtemp())
+
+    def mutate(chance: Random, seed: Any) -> Any:
+        tree = mutated_tree(chance, seed, words) if chance.random() < 0.7 else seed
+        if chance.random() < pickles:
+            data = pickle.dumps(tree, protocol=protocol)
+        else:
+            data = json_text(chance, tree).encode("utf-8", "surrogatepass")
+        return {"data": mutated_bytes(chance, data) if chance.random() < 0.4 else data}
+
+    def run(given: Any) -> None:
+        whole, file = (folder / name for name in names)
+        whole.write_text(json.dumps(seed))
+        file.write_bytes(given["data"])
+        rows = read(folder, [whole, file])
+        for name in ("spans", stream):
+            assert all(table.num_rows >= 0 for table in rows.streams[name])
+
+    def every_byte() -> list[Any]:
+        return [{"data": data} for data in byte_changes(json.dumps(seed).encode())]
+
+    return Surface(lambda: [seed], mutate, run, (ClientError,), every_byte)
 
 
-def _run(given: Any) -> None:
-    whole, file = _FOLDER / "fr_0", _FOLDER / "fr_1"
-    whole.write_text(json.dumps(_seeds()[0]))
-    file.write_bytes(given["data"])
-    rows = read_dumps(_FOLDER, [whole, file])
-    for stream in ("spans", "alarms"):
-        assert all(table.num_rows >= 0 for table in rows.streams[stream])
-
-
-def _every_byte() -> list[Any]:
-    return [{"data": data} for data in byte_changes(json.dumps(_seeds()[0]).encode())]
-
-
-SURFACE = Surface(_seeds, _mutate, _run, (ClientError,), _every_byte)
+SURFACE = dumps_of(read_dumps, _dump(), _WORDS, ("fr_0", "fr_1"), "alarms", pickles=0.3, protocol=2)

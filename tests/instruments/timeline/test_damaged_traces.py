@@ -15,11 +15,6 @@ from megalens.instruments.timeline.trace_events import TraceFile
 from megalens.runs import ClientError, open_run
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def text_of(number, **more):
     # Objects in lists, behind which commas stand as between events.
     inner = {"a": {"b": 1}, "stack": [{"x": 1}, {"y": 2}]}
@@ -228,7 +223,8 @@ def test_what_unfolds_to_more_than_traces_do_is_read_in_part(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("profile", [False, True])
-def test_a_large_trace_tells_how_far_it_is_and_is_cancelled(tmp_path, profile):
+def test_a_large_trace_tells_how_far_it_is_and_is_cancelled(tmp_path, monkeypatch, profile):
+    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
     events = GOOD * 40_000
     path = tmp_path / "trace.json"
     head = b'{"schemaVersion":1,' if profile else b"{"

@@ -18,11 +18,6 @@ from megalens.runs import ClientError
 START = 1_790_000_000_000_000_000
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def found(folder):
     """The alarms of dumps, and what the verdict says."""
     with megalens.open(folder) as run:

@@ -119,8 +119,9 @@ def test_one_long_span_among_many_gives_its_pixel_its_kind(columns, steps):
     begin[2 * at + 1 :] += 30
     kind[2 * at], length[2 * at] = KINDS.index("checkpoint"), 30
     zeros, rows = np.zeros(2 * steps, np.int64), np.arange(2 * steps)
+    drawn = {"lane": zeros, "depth": zeros, "kind": kind, "row": rows, "begin": begin, "end": begin + length}
     shown = (0.0, float(begin[-1] + 1))
-    pieces = _pieces(zeros, zeros, kind, begin, begin + length, rows, shown, columns)
+    pieces = _pieces(drawn, shown, columns)
     mine = pieces["kind"] == KINDS.index("checkpoint")
     assert mine.sum() == 1
     [left], [right] = pieces["begin"][mine], pieces["end"][mine]

@@ -26,11 +26,6 @@ LINES = [
 START_US = 1_790_000_000_000_000
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def stack(line):
     return [NATIVE, TORCH, line, {"filename": "/project/train.py", "line": 9, "name": "<module>"}]
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import threading
 
-import pyarrow.parquet as pq
 import pytest
-from recorded_run import write_run
+from span_rows import recorded
 
 from megalens.instruments.timeline.pipeline_answer import read_pipeline
-from megalens.protocol import stream_schema
 from megalens.runs import ClientError, open_run
 from megalens.runs.answers import RunAnswers
-from tests.kit.simulated_jobs import Job, simulate
+from tests.kit.simulated_jobs import Job
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "one"
-    write_run(folder, steps=3, layers=2, nonfinite_at=None)
-    schema = stream_schema("spans")
-    table = simulate(Job(1, 2, 1, micro_batches=2, steps=6, seed=2))[0]
-    pq.write_table(table.select(schema.names).cast(schema), folder / "spans.parquet")
+    recorded(folder, Job(1, 2, 1, micro_batches=2, steps=6, seed=2))
     with open_run(folder) as opened:
         yield opened
 

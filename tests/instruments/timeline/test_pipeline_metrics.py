@@ -23,8 +23,7 @@ def metrics_of(rows):
     return dict(zip(keys, found["value"], strict=True))
 
 
-def test_a_trace_of_two_stages_gives_what_is_found_by_hand(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+def test_a_trace_of_two_stages_gives_what_is_found_by_hand(tmp_path):
     path = tmp_path / "trace.json"
     # Rank 0: F 0-10, 10-20, B 56-76, 76-96; rank 1: F 13-23, 23-33, B 33-53, 53-73; the iteration ends at 100.
     path.write_text(json.dumps(Pipeline(2, 1, 2).chrome(iterations=3)))

@@ -13,11 +13,6 @@ from megalens.runs import ClientError
 JOB = Pipeline(stages=2, chunks=2, micro_batches=2)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def written(tmp_path, events):
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(events))

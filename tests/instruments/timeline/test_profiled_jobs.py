@@ -11,8 +11,7 @@ from megalens.instruments.timeline import analyse
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def test_what_pytorchs_profiler_wrote_of_a_real_job_is_read(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+def test_what_pytorchs_profiler_wrote_of_a_real_job_is_read(tmp_path) -> None:
     run_job(2, "profiled_work:profiled", str(tmp_path))
     with megalens.open(tmp_path) as run:
         rows = run.table("spans").to_pandas()

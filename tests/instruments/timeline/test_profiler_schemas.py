@@ -7,6 +7,7 @@ import json
 import threading
 
 import pytest
+from span_rows import opened
 
 import megalens
 from megalens.__main__ import main
@@ -17,18 +18,8 @@ from megalens.runs.run_folder import RunFolder
 NOW = 1_693_000_000_000_000
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def event(name, begin, end, category, **arguments):
     return {"ph": "X", "cat": category, "name": name, "pid": 7, "tid": 1, "ts": NOW + begin, "dur": end - begin, "args": arguments}  # fmt: skip
-
-
-def opened(path):
-    with megalens.open(path) as run:
-        return run.table("spans").to_pandas(), run.warnings
 
 
 def written(path, events, **facts):

@@ -11,23 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from recorded_run import write_run
+from span_rows import recorded
 
 from megalens.instruments.timeline import timeline_answer
 from megalens.instruments.timeline.timeline_answer import draft_timeline, read_timeline
 from megalens.protocol import ProtocolError, stream_schema
 from megalens.runs import ClientError, RunFolder, open_run
 from megalens.runs.answers import RunAnswers
-from tests.kit.simulated_jobs import Fault, Job, simulate
+from tests.kit.simulated_jobs import Fault, Job
 
 JOB = Job(1, 2, 2, micro_batches=2, steps=12, seed=21, faults=(Fault("device", (2,), 1.4, 1, 12),))
-
-
-def recorded(folder, job):
-    write_run(folder, steps=3, layers=2, nonfinite_at=None)
-    table, truth = simulate(job)
-    schema = stream_schema("spans")
-    pq.write_table(table.select(schema.names).cast(schema), folder / "spans.parquet")
-    return table, truth
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from dask_cluster import cluster  # noqa: F401
 from recorded_run import write_run
+from span_rows import recorded
 
 from megalens.__main__ import main
 from megalens.instruments.timeline.analysis import judge_runs
@@ -22,16 +23,13 @@ JOB = Job(1, 2, 2, micro_batches=2, steps=12, seed=21, faults=(Fault("device", (
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    folder = write_run(tmp_path_factory.mktemp("runs") / "one", steps=3, layers=2, nonfinite_at=None)
-    table, truth = simulate(JOB)
-    schema = stream_schema("spans")
-    pq.write_table(table.select(schema.names).cast(schema), folder / "spans.parquet")
-    return folder, truth
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "one"
+    return folder, recorded(folder, JOB)[1]
 
 
-def test_a_verdict_is_printed_and_decides_the_exit_code(recorded, capsys):
-    folder, _ = recorded
+def test_a_verdict_is_printed_and_decides_the_exit_code(run, capsys):
+    folder, _ = run
     assert main(["timeline", "verdict", str(folder)]) == 1
     assert "rank 2 computes" in capsys.readouterr().out
     assert main(["timeline", "verdict", str(folder), "--json"]) == 1
@@ -42,10 +40,8 @@ def test_a_verdict_is_printed_and_decides_the_exit_code(recorded, capsys):
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
-def test_an_exported_trace_has_every_span_on_one_clock_and_says_how_sure_it_is(
-    recorded, tmp_path, name, capsys
-):
-    folder, _ = recorded
+def test_an_exported_trace_has_every_span_on_one_clock_and_says_how_sure_it_is(run, tmp_path, name, capsys):
+    folder, _ = run
     out = tmp_path / name
     assert main(["timeline", "export", str(folder), "-o", str(out)]) == 0
     data = out.read_bytes()
@@ -70,19 +66,19 @@ def test_an_exported_trace_has_every_span_on_one_clock_and_says_how_sure_it_is(
     assert named == {"Stage 0, rank 0", "Stage 0, rank 1", "Stage 1, rank 2", "Stage 1, rank 3"}
 
 
-def test_an_export_that_cannot_be_written_leaves_nothing(recorded, tmp_path, capsys):
-    assert main(["timeline", "export", str(recorded[0]), "-o", str(tmp_path / "no" / "trace.json")]) == 2
+def test_an_export_that_cannot_be_written_leaves_nothing(run, tmp_path, capsys):
+    assert main(["timeline", "export", str(run[0]), "-o", str(tmp_path / "no" / "trace.json")]) == 2
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_a_compressed_trace_is_at_most_twice_the_recording(recorded, tmp_path):
+def test_a_compressed_trace_is_at_most_twice_the_recording(run, tmp_path):
     out = tmp_path / "trace.json.gz"
-    main(["timeline", "export", str(recorded[0]), "-o", str(out)])
-    assert out.stat().st_size <= 2 * (recorded[0] / "spans.parquet").stat().st_size
+    main(["timeline", "export", str(run[0]), "-o", str(out)])
+    assert out.stat().st_size <= 2 * (run[0] / "spans.parquet").stat().st_size
 
 
-def test_a_run_is_exported_for_perfetto_with_its_alarms_where_their_steps_ended(recorded, tmp_path, capsys):
-    folder = shutil.copytree(recorded[0], tmp_path / "run")
+def test_a_run_is_exported_for_perfetto_with_its_alarms_where_their_steps_ended(run, tmp_path, capsys):
+    folder = shutil.copytree(run[0], tmp_path / "run")
     schema = stream_schema("alarms")
     blank = {field.name: "" if pa.types.is_string(field.type) else 0 for field in schema}
     alarms = [{**blank, "step": step, "rank": 2, "rule": "slow_rank"} for step in (3, 99)]
@@ -108,8 +104,8 @@ def test_a_run_is_exported_for_perfetto_with_its_alarms_where_their_steps_ended(
 
 
 @pytest.mark.slow
-def test_several_runs_are_judged_on_a_cluster_as_here(recorded, tmp_path, cluster, capsys):  # noqa: F811
-    one, _ = recorded
+def test_several_runs_are_judged_on_a_cluster_as_here(run, tmp_path, cluster, capsys):  # noqa: F811
+    one, _ = run
     names = [one, tmp_path / "two"]
     shutil.copytree(*names)
     here = judge_runs(names)

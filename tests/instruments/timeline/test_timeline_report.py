@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 
-import pyarrow.parquet as pq
 import pytest
 from page_probe import probe
-from recorded_run import RUN_ID, write_run
+from recorded_run import RUN_ID
+from span_rows import recorded
 
 from megalens.pictures.report import build_report, write_report
-from megalens.protocol import stream_schema
 from megalens.runs import open_run
-from tests.kit.simulated_jobs import Fault, Job, simulate
+from tests.kit.simulated_jobs import Fault, Job
 
 pytestmark = pytest.mark.slow
 
@@ -21,10 +20,8 @@ JOB = Job(2, 2, 2, steps=12, seed=4, faults=(Fault("device", (5,), 1.4, 1, 12),)
 
 @pytest.fixture
 def run(tmp_path):
-    folder = write_run(tmp_path / RUN_ID, steps=2, layers=1, nonfinite_at=None)
-    schema = stream_schema("spans")
-    pq.write_table(simulate(JOB)[0].select(schema.names).cast(schema), folder / "spans.parquet")
-    with open_run(folder) as opened:
+    recorded(tmp_path / RUN_ID, JOB)
+    with open_run(tmp_path / RUN_ID) as opened:
         yield opened
 
 

@@ -6,16 +6,12 @@ import json
 import math
 
 import pytest
+from span_rows import opened
 
 import megalens
 from megalens.runs import ClientError
 
 START = 1_790_000_000_000_000
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
 
 
 class Log:
@@ -99,8 +95,8 @@ def test_steps_that_a_restart_did_again_count_once(tmp_path):
     training(0, range(1, 7)).write(tmp_path / "out")
     training(0, range(4, 9), wait=7_000, at=10_000_000).write(tmp_path / "out", "20261101-130000")
     with megalens.open(tmp_path / "out") as run:
-        spans, warnings = run.table("spans").to_pandas(), run.warnings
         losses = run.table("scalars").to_pandas()
+    spans, warnings = opened(tmp_path / "out")
     data = spans[spans.kind == "data"]
     assert [*data.step] == [*range(1, 9)]
     assert [*(data.end - data.start) // 1_000_000] == [2, 2, 2, 7, 7, 7, 7, 7]
@@ -119,8 +115,7 @@ def test_spans_of_tasks_that_overlap_are_paired_by_their_task(tmp_path):
     log.at = 900
     log.line("generate_end", task_name="b", value=0.8)
     log.write(tmp_path / "out")
-    with megalens.open(tmp_path / "out") as run:
-        spans = run.table("spans").to_pandas().query("kind == 'user'")
+    spans = opened(tmp_path / "out")[0].query("kind == 'user'")
     assert sorted((spans.end - spans.start) // 1000) == [300, 800]
 
 
@@ -131,10 +126,10 @@ def test_a_cut_line_an_end_without_a_begin_and_a_begin_without_an_end_cost_thems
     path = log.write(tmp_path / "out")
     with path.open("a") as file:
         file.write('{"rank": 0, "global_rank": 0, "log_type": "event", "log_ty')
-    with megalens.open(tmp_path / "out") as run:
-        assert len(run.table("spans").to_pandas().query("kind == 'step'")) == 4
-        for what in ("1 ends without a begin", "1 spans that did not end", "1 lines that cannot be read"):
-            assert f"{what} are left out." in run.warnings
+    spans, warnings = opened(tmp_path / "out")
+    assert len(spans.query("kind == 'step'")) == 4
+    for what in ("1 ends without a begin", "1 spans that did not end", "1 lines that cannot be read"):
+        assert f"{what} are left out." in warnings
 
 
 def test_an_end_without_a_begin_tells_when_it_began(tmp_path):
@@ -143,12 +138,10 @@ def test_an_end_without_a_begin_tells_when_it_began(tmp_path):
     end = log.at
     log.line("gc_collect_end", value=2.5)
     log.write(tmp_path / "out")
-    with megalens.open(tmp_path / "out") as run:
-        found = run.table("spans").to_pandas().query("name == 'gc_collect'")
+    spans, _ = opened(tmp_path / "out")
+    found, steps = spans.query("name == 'gc_collect'"), spans.query("kind == 'step'")
     assert [*(found.end - found.start)] == [2_500_000]
     assert [*found.step] == [4]
-    with megalens.open(tmp_path / "out") as run:
-        steps = run.table("spans").to_pandas().query("kind == 'step'")
     # 7 ms after the last step had ended.
     assert int(found.end.iloc[0] - steps.end.max()) == 7_000_000
     assert end == 5_000_000 + 4 * 60_000 + 7_000
@@ -164,9 +157,8 @@ def test_a_span_that_failed_is_named_with_its_rank_and_step(tmp_path):
     )
     log.line("checkpoint_save_end", value=30.0)
     log.write(tmp_path / "out")
-    with megalens.open(tmp_path / "out") as run:
-        saved = run.table("spans").to_pandas().query("kind == 'checkpoint'")
-        said = run.warnings
+    spans, said = opened(tmp_path / "out")
+    saved = spans.query("kind == 'checkpoint'")
     assert [*(saved.end - saved.start)] == [30_000_000]
     assert "checkpoint_save of rank 1 ended with an error in step 4: RuntimeError: the disk is full" in said
 
@@ -177,9 +169,9 @@ def test_logs_of_several_sources_are_several_jobs(tmp_path):
     other.step = 1
     other.span("generate", 1000)
     other.write(tmp_path / "out")
-    with megalens.open(tmp_path / "out") as run:
-        assert "generate" not in set(run.table("spans").to_pandas().name)
-        assert any("Open those of generator from a folder of their own" in each for each in run.warnings)
+    spans, warnings = opened(tmp_path / "out")
+    assert "generate" not in set(spans.name)
+    assert any("Open those of generator from a folder of their own" in each for each in warnings)
 
 
 def test_logs_without_a_step_are_refused_in_a_sentence(tmp_path):

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from span_rows import opened
 
 import megalens
 from megalens.instruments.timeline.analysis import analyse
@@ -17,16 +18,6 @@ from megalens.runs import ClientError
 
 FIXTURES = Path(__file__).parents[4] / "shared" / "fixtures" / "scan"
 needs_fixtures = pytest.mark.skipif(not FIXTURES.is_dir(), reason="MegatronApp's own traces are not there")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
-
-
-def spans_of(path):
-    with megalens.open(path) as run:
-        return run.table("spans").to_pandas()
 
 
 def kineto(rank=0, events=(), world=2, **facts):
@@ -89,7 +80,7 @@ def write_gpu(folder, steps=3, ranks=2, packed=False):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_profilers_device_times_become_passes_on_the_device(tmp_path, packed):
-    rows = spans_of(write_gpu(tmp_path / "traces", packed=packed))
+    rows, _ = opened(write_gpu(tmp_path / "traces", packed=packed))
     assert sorted(set(rows["rank"])) == [0, 1]
     mine = rows[(rows["rank"] == 1) & (rows["step"] == 2)].set_index("kind")
     base = 1_790_857_026_000_000_000 + 12_000_000
@@ -111,7 +102,7 @@ def test_a_profilers_device_times_become_passes_on_the_device(tmp_path, packed):
 
 @needs_fixtures
 def test_megatronapps_files_and_its_aggregate_open_as_runs(tmp_path):
-    aggregate = spans_of(FIXTURES / "app-agg.json")
+    aggregate, _ = opened(FIXTURES / "app-agg.json")
     assert (aggregate["kind"].value_counts()[["forward", "backward"]] == 2560).all()
     assert sorted(set(aggregate["rank"])) == [0, 1, 2, 3]
     assert aggregate["step"].nunique() == 20
@@ -121,7 +112,7 @@ def test_megatronapps_files_and_its_aggregate_open_as_runs(tmp_path):
     for rank in range(4):
         source = (FIXTURES / f"app-{rank}.json").read_text()
         (folder / f"app-{rank}.json").write_text(source)
-    assert len(spans_of(folder)) == len(aggregate)
+    assert len(opened(folder)[0]) == len(aggregate)
 
 
 def test_our_own_export_comes_back_as_it_was(tmp_path):
@@ -130,7 +121,7 @@ def test_our_own_export_comes_back_as_it_was(tmp_path):
     before = analyse(simulate(Job(2, 2, 2, steps=4, seed=3))[0])
     path = tmp_path / "trace.json.gz"
     write_chrome_trace(before, path)
-    after = spans_of(path)
+    after, _ = opened(path)
     assert len(after) == len(before.spans)
     columns = ["rank", "step", "kind", "micro_batch", "peer", "sequence", "group", "bytes"]
     spans = before.spans
@@ -166,17 +157,16 @@ def test_beginnings_and_ends_are_put_together_and_what_has_no_other_half_is_said
     path = tmp_path / "trace.json"
     # An open end is how Chrome writes what was stopped.
     path.write_text(json.dumps([*events[:6]])[:-1])
-    rows = spans_of(path)
+    rows, warnings = opened(path)
     assert rows[["kind", "start", "end", "micro_batch"]].values.tolist() == [
         ["forward", 1000, 5000, 3],
         ["step", 0, 9000, -1],
     ]
-    with megalens.open(path) as run:
-        assert any("events 5, 6 (counted from 1) are damaged" in text for text in run.warnings)
+    assert any("events 5, 6 (counted from 1) are damaged" in text for text in warnings)
     path.write_text(json.dumps(events))
-    with megalens.open(path) as run:
-        assert len(run.table("spans")) == 2
-        assert any("events 7, 5, 6 (counted from 1)" in text for text in run.warnings)
+    rows, warnings = opened(path)
+    assert len(rows) == 2
+    assert any("events 7, 5, 6 (counted from 1)" in text for text in warnings)
 
 
 def test_asynchronous_events_are_put_together_by_name_and_number_as_ncclprofiler_writes_them(tmp_path):
@@ -191,7 +181,7 @@ def test_asynchronous_events_are_put_together_by_name_and_number_as_ncclprofiler
 {}]"""
     path = tmp_path / "nccl.json"
     path.write_text(events)
-    rows = spans_of(path)
+    rows, _ = opened(path)
     own = rows[rows["kind"] != "step"].sort_values("start")
     assert own[["kind", "start", "end"]].values.tolist() == [
         ["user", 14500, 40000],
@@ -206,9 +196,8 @@ def test_a_file_that_is_cut_off_gives_its_whole_events(tmp_path, keep):
     path = folder / "host.1.pt.trace.json"
     text = path.read_text()
     path.write_text(text[: int(len(text) * keep)])
-    with megalens.open(folder) as run:
-        rows = run.table("spans").to_pandas()
-        assert any("host.1.pt.trace.json is cut off" in each for each in run.warnings)
+    rows, warnings = opened(folder)
+    assert any("host.1.pt.trace.json is cut off" in each for each in warnings)
     cut = rows[rows["rank"] == 1]["step"].nunique()
     assert 40 * keep - 2 <= cut <= 40 * keep + 1
     assert rows[rows["rank"] == 0]["step"].nunique() == 40
@@ -219,8 +208,8 @@ def test_files_of_two_jobs_missing_ranks_and_strangers_are_said_by_name(tmp_path
     (folder / "host.2.pt.trace.json").unlink()
     (folder / "notes.json").write_text('{"a": 1}')
     (folder / "broken.json").write_text("not JSON")
-    with megalens.open(folder) as run:
-        assert any("Ranks 2 have no file" in each for each in run.warnings)
+    _, warnings = opened(folder)
+    assert any("Ranks 2 have no file" in each for each in warnings)
     (folder / "other.json").write_text(json.dumps(kineto(0, gpu_step(0, 10_000), 8)))
     with pytest.raises(ClientError, match="jobs of 4 and 8 ranks"):
         megalens.open(folder)
@@ -235,13 +224,13 @@ def test_windows_of_one_rank_follow_each_other(tmp_path):
     for number in range(2):
         steps = [event for n in range(3) for event in gpu_step(n, 10_000 + 50_000 * number + 1000 * n)]
         (folder / f"a{number}.json").write_text(json.dumps(kineto(0, steps, 1)))
-    rows = spans_of(folder)
+    rows, _ = opened(folder)
     assert sorted(set(rows["step"])) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(tmp_path, monkeypatch):
     folder = write_gpu(tmp_path / "traces")
-    assert len(spans_of(folder)) == 36
+    assert len(opened(folder)[0]) == 36
     from megalens.instruments.timeline import trace_folder
 
     def refuse(*_):
@@ -249,9 +238,9 @@ def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(tmp_path, monk
 
     with monkeypatch.context() as patched:
         patched.setattr(trace_folder, "kineto_trace", refuse)
-        assert len(spans_of(folder)) == 36
+        assert len(opened(folder)[0]) == 36
     write_gpu(folder, steps=5)
-    assert len(spans_of(folder)) == 60
+    assert len(opened(folder)[0]) == 60
 
 
 @pytest.mark.parametrize(

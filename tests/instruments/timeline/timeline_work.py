@@ -43,34 +43,39 @@ class Stage(nn.Module):
         return x
 
 
-def _replicas(rank: int) -> tuple[nn.Module, Step, Place | None]:
-    model = GPT(GPTConfig(vocabulary=32, layers=2, hidden=WIDTH, heads=2, sequence=8))
-    replica = DistributedDataParallel(model)
-    ids = torch.randint(0, 32, (2, 8))
-
-    def step() -> float:
-        with replica.no_sync():
-            replica(ids).logsumexp(-1).mean().backward()
-        loss = replica(ids).logsumexp(-1).mean()
-        loss.backward()
-        return loss.item()
-
-    return model, step, None
+def _gpt(hidden: int = WIDTH, sequence: int = 8) -> GPT:
+    return GPT(GPTConfig(vocabulary=32, layers=2, hidden=hidden, heads=2, sequence=sequence))
 
 
-def _shards(rank: int) -> tuple[nn.Module, Step, Place | None]:
-    model = GPT(GPTConfig(vocabulary=32, layers=2, hidden=WIDTH, heads=2, sequence=8))
-    for block in model.blocks:
-        fully_shard(block)
-    fully_shard(model)
-    ids = torch.randint(0, 32, (2, 8))
-
+def _step(model: nn.Module, ids: Tensor) -> Step:
     def step() -> float:
         loss = model(ids).logsumexp(-1).mean()
         loss.backward()
         return loss.item()
 
+    return step
+
+
+def _replicas(rank: int) -> tuple[nn.Module, Step, Place | None]:
+    model = _gpt()
+    replica = DistributedDataParallel(model)
+    ids = torch.randint(0, 32, (2, 8))
+    second = _step(replica, ids)
+
+    def step() -> float:
+        with replica.no_sync():
+            replica(ids).logsumexp(-1).mean().backward()
+        return second()
+
     return model, step, None
+
+
+def _shards(rank: int) -> tuple[nn.Module, Step, Place | None]:
+    model = _gpt()
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)
+    return model, _step(model, torch.randint(0, 32, (2, 8))), None
 
 
 def _tensors(rank: int) -> tuple[nn.Module, Step, Place | None]:
@@ -173,7 +178,7 @@ class _OwnTime:
 
 def _even(rank: int, slow: int = -1) -> tuple[nn.Module, Step, Place | None]:
     """Replicas that do the same, or one of which does more in its passes."""
-    model = GPT(GPTConfig(vocabulary=32, layers=2, hidden=64, heads=2, sequence=32))
+    model = _gpt(64, 32)
     replica = DistributedDataParallel(model)
     ids = torch.randint(0, 32, (4, 32))
     if slow >= 0:
@@ -181,13 +186,7 @@ def _even(rank: int, slow: int = -1) -> tuple[nn.Module, Step, Place | None]:
         step_clock.time = clock = _OwnTime()  # type: ignore[assignment]
         if rank == slow:
             model.blocks[0].register_forward_hook(lambda *_: clock.work(20_000_000))
-
-    def step() -> float:
-        loss = replica(ids).logsumexp(-1).mean()
-        loss.backward()
-        return loss.item()
-
-    return model, step, None
+    return model, _step(replica, ids), None
 
 
 _KINDS = {

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....protocol.kinds import number
-from ..rule import Finding, Rule, percent
+from ..rule import Finding, Rule, number, percent
 from ..table import StepTable
 
 Flags = NDArray[np.bool_]
 
-_STEPS = number("Steps", "In how many measured steps in a row it must be so.", 1, 1000, 4)
+_STEPS = "In how many measured steps in a row it must be so."
 
 
 @dataclass(frozen=True)
@@ -27,13 +25,8 @@ class Saturation(Rule):
 
     name = "saturation"
     title = "Saturation of casts"
-    properties: ClassVar = {
-        "share": number("Share", "Of the values, which may lie beyond the largest number.", 0, 1, 0.01),
-        "steps": _STEPS,
-    }
-
-    share: float = 0.01
-    steps: float = 4.0
+    share: float = number("Share", "Of the values, which may lie beyond the largest number.", 0, 1, 0.01)
+    steps: float = number("Steps", _STEPS, 1, 1000, 4)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors of which a part lies beyond the format's largest number for some steps."""
@@ -56,15 +49,9 @@ class Underflow(Rule):
 
     name = "underflow"
     title = "Underflow of casts"
-    properties: ClassVar = {
-        "share": number("Share", "Of the values, which may become zero.", 0, 1, 0.25),
-        "four_bits": number("Share of four bits", "The same of formats of four bits.", 0, 1, 0.5),
-        "steps": _STEPS,
-    }
-
-    share: float = 0.25
-    four_bits: float = 0.5
-    steps: float = 4.0
+    share: float = number("Share", "Of the values, which may become zero.", 0, 1, 0.25)
+    four_bits: float = number("Share of four bits", "The same of formats of four bits.", 0, 1, 0.5)
+    steps: float = number("Steps", _STEPS, 1, 1000, 4)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors of which a part becomes zero for some steps."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ....protocol import MEMORY, RANK_SCALAR
-from ....protocol.kinds import number
-from ..rule import Finding, Rule, Severity, says
+from ..rule import Finding, Rule, Severity, number, says
 from ..table import StepTable, TableLayout
 
 
@@ -24,7 +23,6 @@ class NotFinite(Rule):
     name = "nonfinite"
     title = "Not finite"
     severity = "critical"
-    properties: ClassVar = {}
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         # A search of the loss scale produces infinite gradients: the step is skipped.
@@ -61,19 +59,14 @@ class Overflow(Rule):
 
     name = "overflow"
     title = "Overflow ahead"
-    properties: ClassVar = {
-        "bits": number("Bits", "How many doublings may be left before it counts as close.", 0.1, 16, 2),
-        "steps": number(
-            "Steps",
-            "In how many steps at the present pace it may be infinite before it counts.",
-            1,
-            10000,
-            20,
-        ),
-    }
-
-    bits: float = 2.0
-    steps: float = 20.0
+    bits: float = number("Bits", "How many doublings may be left before it counts as close.", 0.1, 16, 2)
+    steps: float = number(
+        "Steps",
+        "In how many steps at the present pace it may be infinite before it counts.",
+        1,
+        10000,
+        20,
+    )
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors whose largest exponent rises towards the limit of their format."""
@@ -106,11 +99,7 @@ class Dead(Rule):
 
     name = "dead"
     title = "Dead"
-    properties: ClassVar = {
-        "steps": number("Steps", "How often in a row a parameter may stay as it is.", 1, 1000, 3),
-    }
-
-    steps: float = 3.0
+    steps: float = number("Steps", "How often in a row a parameter may stay as it is.", 1, 1000, 3)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         past = now.past("size")

@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ....protocol import MEMORY, MEMORY_LIMIT, MEMORY_NOW, MEMORY_PEAK
-from ....protocol.kinds import number
-from ..rule import Finding, Rule, percent, says
+from ..rule import Finding, Rule, number, percent, says
 from ..table import StepTable
 
 
@@ -24,13 +23,10 @@ class Leak(Rule):
 
     name = "leak"
     title = "Memory leak"
-    properties: ClassVar = {
-        "steps": number("Steps", "For how many steps it must have grown.", 20, 1e6, 500),
-        "growth": number("Growth", "And by which share of what was in use when it began.", 0.0001, 100, 0.01),
-    }
-
-    steps: float = 500.0
-    growth: float = 0.01
+    steps: float = number("Steps", "For how many steps it must have grown.", 20, 1e6, 500)
+    growth: float = number(
+        "Growth", "And by which share of what was in use when it began.", 0.0001, 100, 0.01
+    )
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         for row in _rows(now, MEMORY_NOW):
@@ -82,11 +78,7 @@ class MemoryLimit(Rule):
 
     name = "memory_limit"
     title = "Memory nearly full"
-    properties: ClassVar = {
-        "share": number("Share", "The share of the memory that counts as nearly all.", 0.1, 1, 0.95),
-    }
-
-    share: float = 0.95
+    share: float = number("Share", "The share of the memory that counts as nearly all.", 0.1, 1, 0.95)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         for row in _rows(now, MEMORY_PEAK):

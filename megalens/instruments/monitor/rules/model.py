@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from ....protocol.kinds import number
-from ..levels import median_of
-from ..rule import Finding, Rule, about_all, percent
+from ..levels import group_medians
+from ..rule import Finding, Rule, about_all, number, percent
 from ..table import ALL, StepTable, rms_of
 
 
@@ -22,15 +20,10 @@ class Initial(Rule):
 
     name = "initial"
     title = "Wrong start"
-    properties: ClassVar = {
-        "factor": number(
-            "Factor", "How many times as large or small as in other layers it may be.", 1.1, 1e6, 3
-        ),
-        "gain": number("Gain", "Largest rms times the root of the number of inputs.", 0.1, 1e6, 5),
-    }
-
-    factor: float = 3.0
-    gain: float = 5.0
+    factor: float = number(
+        "Factor", "How many times as large or small as in other layers it may be.", 1.1, 1e6, 3
+    )
+    gain: float = number("Gain", "Largest rms times the root of the number of inputs.", 0.1, 1e6, 5)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find weights that differ from their siblings, in the first judged step."""
@@ -43,19 +36,11 @@ class Initial(Rule):
             return
         groups = layout.groups("family")[rows]
         sizes = now.size[rows]
-        order = np.lexsort((sizes, groups))
-        starts = np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0])
-        counts = np.diff(np.r_[starts, len(order)])
-        middle, members = np.empty(groups.max() + 1), np.zeros(groups.max() + 1, int)
-        middle[groups[order][starts]] = sizes[order][starts + (counts - 1) // 2]
-        members[groups[order][starts]] = counts
+        middle = group_medians(sizes, groups, lower=True)
         off = sizes - middle[groups]
-        usual = np.empty(groups.max() + 1)
-        spread = np.full((len(starts), counts.max()), np.nan)
-        for at, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
-            spread[at, :count] = np.abs(off[order[start : start + count]])
-        usual[groups[order][starts]] = 1.4826 * median_of(spread)
-        far = (members[groups] >= 3) & (np.abs(off) > np.maximum(np.log2(self.factor), 6 * usual[groups]))
+        usual = 1.4826 * group_medians(np.abs(off), groups)[groups]
+        members = np.bincount(groups)[groups]
+        far = (members >= 3) & (np.abs(off) > np.maximum(np.log2(self.factor), 6 * usual))
         if far.any():
             yield Finding(
                 rows[far],
@@ -95,11 +80,7 @@ class AttentionCollapse(Rule):
 
     name = "attention"
     title = "Attention collapse"
-    properties: ClassVar = {
-        "part": number("Part", "Of the highest entropy that there was, what must be left.", 0, 1, 0.05),
-    }
-
-    part: float = 0.05
+    part: float = number("Part", "Of the highest entropy that there was, what must be left.", 0, 1, 0.05)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         rows = now.layout.rows("attention_entropy")
@@ -114,13 +95,8 @@ class RouterImbalance(Rule):
 
     name = "router"
     title = "Router imbalance"
-    properties: ClassVar = {
-        "part": number("Part", "Of the highest entropy that there was, what must be left.", 0, 1, 0.3),
-        "share": number("Share", "Largest share of the tokens for one expert of four or more.", 0, 1, 0.8),
-    }
-
-    part: float = 0.3
-    share: float = 0.8
+    part: float = number("Part", "Of the highest entropy that there was, what must be left.", 0, 1, 0.3)
+    share: float = number("Share", "Largest share of the tokens for one expert of four or more.", 0, 1, 0.8)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         layout = now.layout
@@ -172,17 +148,11 @@ class Repeated(Rule):
 
     name = "repeated"
     title = "Repeated batch"
-    properties: ClassVar = {
-        "part": number(
-            "Part", "Of the usual difference between two steps, what the difference may be.", 1e-6, 1, 0.05
-        ),
-        "noise": number("Noise", "Of the usual noise of the loss, what may be left.", 1e-6, 1, 0.12),
-        "steps": number("Steps", "In how many steps in a row.", 3, 64, 8),
-    }
-
-    part: float = 0.05
-    noise: float = 0.12
-    steps: float = 8.0
+    part: float = number(
+        "Part", "Of the usual difference between two steps, what the difference may be.", 1e-6, 1, 0.05
+    )
+    noise: float = number("Noise", "Of the usual noise of the loss, what may be left.", 1e-6, 1, 0.12)
+    steps: float = number("Steps", "In how many steps in a row.", 3, 64, 8)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find samples, activations and losses that show that data were read twice."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....protocol import MOMENT_COLUMNS
-from ....protocol.kinds import number
-from ..rule import Finding, Rule, about_all, says
+from ..rule import Finding, Rule, about_all, number, says
 from ..table import OPTIMIZER_STEPS, OPTIMIZER_WRITTEN, StepTable
 
 _LEAST = 6
@@ -106,17 +104,11 @@ class OptimizerState(Rule):
 
     name = "optimizer"
     title = "Optimizer state"
-    properties: ClassVar = {
-        "beta1_max": number("Largest beta1", "Above it the momentum is unusually slow.", 0, 1, 0.985),
-        "beta2_min": number(
-            "Smallest beta2", "Below it squares are averaged over too few steps.", 0, 1, 0.89
-        ),
-        "change": number("Change", "By how much a beta may change from step to step.", 1e-4, 1, 0.02),
-    }
-
-    beta1_max: float = 0.985
-    beta2_min: float = 0.89
-    change: float = 0.02
+    beta1_max: float = number("Largest beta1", "Above it the momentum is unusually slow.", 0, 1, 0.985)
+    beta2_min: float = number(
+        "Smallest beta2", "Below it squares are averaged over too few steps.", 0, 1, 0.89
+    )
+    change: float = number("Change", "By how much a beta may change from step to step.", 1e-4, 1, 0.02)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find wrong betas, by the equation that state and gradients obey."""
@@ -212,13 +204,9 @@ class Clipping(Rule):
 
     name = "clipping"
     title = "Not clipped"
-    properties: ClassVar = {
-        "factor": number(
-            "Factor", "How many times the usual norm after clipping it may be.", 1.001, 100, 1.2
-        ),
-    }
-
-    factor: float = 1.2
+    factor: float = number(
+        "Factor", "How many times the usual norm after clipping it may be.", 1.001, 100, 1.2
+    )
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find steps with unclipped gradients above the norm at which it clipped."""
@@ -265,15 +253,9 @@ class UpdateRatio(Rule):
 
     name = "update_ratio"
     title = "Update-to-weight ratio"
-    properties: ClassVar = {
-        "largest": number("Largest", "Largest update as a part of the weight.", 1e-6, 1e6, 0.5),
-        "smallest": number("Smallest", "Smallest update as a part of the weight.", 0, 1, 1e-8),
-        "steps": number("Steps", "How many steps a weight has to be known before.", 1, 10000, 32),
-    }
-
-    largest: float = 0.5
-    smallest: float = 1e-8
-    steps: float = 32.0
+    largest: float = number("Largest", "Largest update as a part of the weight.", 1e-6, 1e6, 0.5)
+    smallest: float = number("Smallest", "Smallest update as a part of the weight.", 0, 1, 1e-8)
+    steps: float = number("Steps", "How many steps a weight has to be known before.", 1, 10000, 32)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         layout = now.layout

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....protocol import RANK_SCALAR
-from ....protocol.kinds import number
-from ..rule import Finding, Rule, percent
+from ..levels import group_medians
+from ..rule import Finding, Rule, number, percent
 from ..table import StepTable
 
 _EXACT = ("param", "param_origin", "grad", "exp_avg", "exp_avg_sq")
@@ -26,7 +25,6 @@ class Replicas(Rule):
     name = "replicas"
     title = "Replicas differ"
     severity = "critical"
-    properties: ClassVar = {}
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         layout = now.layout
@@ -86,23 +84,19 @@ class OddRank(Rule):
 
     name = "odd_rank"
     title = "Odd rank"
-    properties: ClassVar = {
-        "threshold": number(
-            "Threshold", "How many usual deviations it may be off from the median of the ranks.", 2, 1000, 12
-        ),
-        "factor": number("Factor", "And at least how many times as large or small it must be.", 1.01, 1e6, 4),
-        "gradient_factor": number(
-            "Factor of gradients",
-            "The same for gradients: single batches of a healthy training are far apart.",
-            1.01,
-            1e9,
-            16384,
-        ),
-    }
-
-    threshold: float = 12.0
-    factor: float = 4.0
-    gradient_factor: float = 16384.0
+    threshold: float = number(
+        "Threshold", "How many usual deviations it may be off from the median of the ranks.", 2, 1000, 12
+    )
+    factor: float = number(
+        "Factor", "And at least how many times as large or small it must be.", 1.01, 1e6, 4
+    )
+    gradient_factor: float = number(
+        "Factor of gradients",
+        "The same for gradients: single batches of a healthy training are far apart.",
+        1.01,
+        1e9,
+        16384,
+    )
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors of a rank of deviating size, and a rank whose loss has left the others'."""
@@ -112,11 +106,7 @@ class OddRank(Rule):
             return
         yield from self._losses(now, rows[layout.of(RANK_SCALAR)[rows]])
         groups, sizes = layout.groups("tensor")[rows], now.size[rows]
-        order = np.lexsort((sizes, groups))
-        starts = np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0])
-        counts = np.diff(np.r_[starts, len(order)])
-        middle = np.empty(groups.max() + 1)
-        middle[groups[order][starts]] = sizes[order][starts + counts // 2]
+        middle = group_medians(sizes, groups)
         off = sizes - middle[groups]
         sigma = np.nan_to_num(now.past("size").sigma[rows], nan=0.3)
         gradients = layout.of("dgrad", "residual_dgrad", "grad_unreduced")[rows]
@@ -178,13 +168,9 @@ class Reduction(Rule):
     name = "reduction"
     title = "Wrong reduction"
     severity = "critical"
-    properties: ClassVar = {
-        "tolerance": number(
-            "Tolerance", "How far the scale may be from what it was, as a part of it.", 1e-6, 1, 0.02
-        ),
-    }
-
-    tolerance: float = 0.02
+    tolerance: float = number(
+        "Tolerance", "How far the scale may be from what it was, as a part of it.", 1e-6, 1, 0.02
+    )
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find ranks whose gradients the reduction left unchanged, and a scale that changed."""
@@ -276,11 +262,7 @@ class Missing(Rule):
 
     name = "missing"
     title = "Missing part"
-    properties: ClassVar = {
-        "steps": number("Steps", "In how many steps in a row it must have been there before.", 1, 64, 16),
-    }
-
-    steps: float = 16.0
+    steps: float = number("Steps", "In how many steps in a row it must have been there before.", 1, 64, 16)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         layout = now.layout

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from ....protocol.kinds import number
-from ..rule import Finding, Rule
+from ..rule import Finding, Rule, number
 from ..table import StepTable
 from .values import THRESHOLD, off_level, relative_to
 
@@ -22,23 +20,17 @@ class LossSpike(Rule):
 
     name = "loss"
     title = "Loss spike"
-    properties: ClassVar = {
-        "threshold": number("Threshold", THRESHOLD, 2, 1000, 10),
-        "factor": number(
-            "Factor", "And at least how many times as large or small the loss must be.", 1.01, 1e6, 1.25
-        ),
-        "rate_factor": number(
-            "Rate factor",
-            "How many times the learning rate that its course leads to it may be at once.",
-            1.01,
-            1e6,
-            3,
-        ),
-    }
-
-    threshold: float = 10.0
-    factor: float = 1.25
-    rate_factor: float = 3.0
+    threshold: float = number("Threshold", THRESHOLD, 2, 1000, 10)
+    factor: float = number(
+        "Factor", "And at least how many times as large or small the loss must be.", 1.01, 1e6, 1.25
+    )
+    rate_factor: float = number(
+        "Rate factor",
+        "How many times the learning rate that its course leads to it may be at once.",
+        1.01,
+        1e6,
+        3,
+    )
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         layout = now.layout

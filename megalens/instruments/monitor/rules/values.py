@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
-from ....protocol.kinds import number
 from ..levels import median_of
-from ..rule import Finding, Rule
+from ..rule import Finding, Rule, number
 from ..table import StepTable, rms_of
 
 THRESHOLD = "How many usual deviations from the level of the last steps it may be off."
@@ -73,15 +71,9 @@ class Jump(Rule):
 
     name = "jump"
     title = "Jump"
-    properties: ClassVar = {
-        "threshold": number("Threshold", THRESHOLD, 2, 1000, 10),
-        "factor": number("Factor", FACTOR, 1.01, 1e6, 4),
-        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e9, 16384),
-    }
-
-    threshold: float = 10.0
-    factor: float = 4.0
-    gradient_factor: float = 16384.0
+    threshold: float = number("Threshold", THRESHOLD, 2, 1000, 10)
+    factor: float = number("Factor", FACTOR, 1.01, 1e6, 4)
+    gradient_factor: float = number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e9, 16384)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         judged = now.layout.tensors
@@ -112,15 +104,9 @@ class Collapse(Rule):
 
     name = "collapse"
     title = "Collapse"
-    properties: ClassVar = {
-        "threshold": number("Threshold", THRESHOLD, 2, 1000, 10),
-        "factor": number("Factor", FACTOR, 1.01, 1e6, 8),
-        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e9, 16384),
-    }
-
-    threshold: float = 10.0
-    factor: float = 8.0
-    gradient_factor: float = 16384.0
+    threshold: float = number("Threshold", THRESHOLD, 2, 1000, 10)
+    factor: float = number("Factor", FACTOR, 1.01, 1e6, 8)
+    gradient_factor: float = number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e9, 16384)
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         off = off_level(now, "size", self.threshold, _least(now, self.factor, self.gradient_factor))
@@ -139,19 +125,13 @@ class Drift(Rule):
 
     name = "drift"
     title = "Drift"
-    properties: ClassVar = {
-        "threshold": number(
-            "Threshold", "How many usual changes of the level the change must be.", 2, 1000, 10
-        ),
-        "factor": number("Factor", "And at least how many times as large or small.", 1.01, 1e6, 3),
-        "loss_factor": number(
-            "Loss factor", "How many times its lowest level the loss may be.", 1.01, 1000, 1.3
-        ),
-    }
-
-    threshold: float = 10.0
-    factor: float = 3.0
-    loss_factor: float = 1.3
+    threshold: float = number(
+        "Threshold", "How many usual changes of the level the change must be.", 2, 1000, 10
+    )
+    factor: float = number("Factor", "And at least how many times as large or small.", 1.01, 1e6, 3)
+    loss_factor: float = number(
+        "Loss factor", "How many times its lowest level the loss may be.", 1.01, 1000, 1.3
+    )
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors whose last levels differ from those before by more than levels usually do."""

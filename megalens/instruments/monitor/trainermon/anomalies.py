@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -53,8 +52,8 @@ class AnomalyWriter:
     ) -> None:
         self.inner, self._tell, self._rank = inner, tell, rank
         self._rules = RecordedRules(rules_from(config.alert["rules"]))
-        self._about = {"rank": rank, "pp_stage": pp_stage, "group_mates": list(mates)}
-        self._path = folder / f"rank{rank}" / "anomaly.json" if config.alert.get("dump") else None
+        self._pp_stage, self._mates = pp_stage, list(mates)
+        self._path = folder / f"rank{rank}" / RECORDS if config.alert.get("dump") else None
         self._found: dict[str, dict[str, Any]] = {}
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,25 +75,12 @@ class AnomalyWriter:
         self.inner.write(kind, step, lines)
 
     def _keep(self, tag: str, step: int, line: Line, message: str) -> None:
-        key = f"{tag}_step_{step}_call_{line.call}"
-        if self._path is not None and (len(self._found) < _MOST or key in self._found):
-            about = self._about
-            self._found[key] = {
-                "rank": about["rank"],
-                "step": step,
-                "micro_step": 0,
-                "pp_stage": about["pp_stage"],
-                "vpp_stage": line.chunk,
-                "call_id": line.call,
-                "tag_name": tag,
-                "message": message,
-                "group_mates": about["group_mates"],
-            }
+        found = Anomaly(self._rank, step, 0, self._pp_stage, line.chunk, line.call, tag, message, self._mates)
+        if self._path is not None and (len(self._found) < _MOST or found.key in self._found):
+            self._found[found.key] = vars(found)
 
     def _save(self, path: Path) -> None:
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_text(json.dumps(self._found, indent=1), encoding="utf-8")
-        os.replace(partial, path)
+        replace_file(path, json.dumps(self._found, indent=1).encode())
 
     def close(self) -> None:
         self.inner.close()

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from ....tracer.collectives import CollectiveHooks, Done, tensors_of
 from ....tracer.moments import measure
 from ....tracer.moments.hooks.values import local_values
-from .readings import FeatureHooks, FeatureRows, gradient_of
+from .readings import FeatureHooks, FeatureRows, gradient_of, reporting
 
 GradientHook = Callable[[Tensor | None], None]
 Reduction = Callable[[Callable[[nn.Parameter, Tensor], None]], Callable[[], None]]
@@ -45,37 +46,30 @@ class CollectiveCalls:
         self._hooks = CollectiveHooks(self._called)
         self._hooks.begin()
 
+    @reporting
     def _called(self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Done | None:
-        try:
-            if self._lines or self._only_stacks:
-                frames = _frames()
-                stack = ";".join(frames)
-                if self._lines and not any(line.search(stack) for line in self._lines):
-                    return None
-                if self._only_stacks:
-                    known = self.stacks.setdefault(operation, [])
-                    if frames not in known and len(known) < _MOST_STACKS:
-                        known.append(frames)
-                    return None
-        except Exception as error:
-            self._failed(error)
-            return None
+        if self._lines or self._only_stacks:
+            frames = _frames()
+            stack = ";".join(frames)
+            if self._lines and not any(line.search(stack) for line in self._lines):
+                return None
+            if self._only_stacks:
+                known = self.stacks.setdefault(operation, [])
+                if frames not in known and len(known) < _MOST_STACKS:
+                    known.append(frames)
+                return None
         found = [tensors for each in (*args, *kwargs.values()) if (tensors := tensors_of(each))]
         if self._before:
             self._look(operation, "pre", found)
         return lambda _: self._look(operation, "post", found)
 
+    @reporting
     def _look(self, operation: str, when: str, found: Sequence[Sequence[Tensor]]) -> None:
-        try:
-            for number, tensors in enumerate(found):
-                value = (
-                    tensors[0]
-                    if len(tensors) == 1
-                    else torch.cat([each.detach().flatten() for each in tensors])
-                )
-                self._rows.add((0, f"{operation}.{when}_{number}", None), value, _EPS)
-        except Exception as error:
-            self._failed(error)
+        for number, tensors in enumerate(found):
+            value = (
+                tensors[0] if len(tensors) == 1 else torch.cat([each.detach().flatten() for each in tensors])
+            )
+            self._rows.add((0, f"{operation}.{when}_{number}", None), value, _EPS)
 
     def take(self) -> CallRows:
         """Return the rows of all calls since the last time, several of one name."""
@@ -205,11 +199,12 @@ class CallCollector:
                     continue
                 key = (chunk, self._named(name))
                 if forward:
-                    self._handles.append(
-                        module.register_forward_hook(self._forward_hook(key), with_kwargs=True)
-                    )
+                    hook = partial(self._after_forward, key)
+                    self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
                 if backward:
-                    self._handles.append(module.register_full_backward_hook(self._backward_hook(key)))
+                    self._handles.append(
+                        module.register_full_backward_hook(partial(self._after_backward, key))
+                    )
 
     def watch_gradients(
         self, wanted: Callable[[int, str], bool], *, each: bool, reduction: Reduction | None = None
@@ -222,7 +217,8 @@ class CallCollector:
         """
         hooks: dict[Tensor, GradientHook] = {}
         for chunk, name, parameter in self.parameters(wanted):
-            hook = self._gradient_hook((chunk, name), each, once=not each and reduction is not None)
+            once = not each and reduction is not None
+            hook = partial(self._gradient_came, (chunk, name), each, once)
             if reduction is not None and not (each and hasattr(parameter, "main_grad")):
                 hooks[parameter] = hook
             elif hasattr(parameter, "main_grad"):
@@ -269,55 +265,40 @@ class CallCollector:
                 # Ambiguous names are not shortened.
                 yield chunk, short if written.count(short) == 1 else name, parameters[name]
 
-    def _forward_hook(self, key: tuple[int, str]) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
-            # Recomputation by checkpointing is no call of its own.
-            if not self.on or not module.training or torch._C._current_graph_task_id() != -1:
-                return
-            try:
-                micro = self._micro("forward", key)
-                rows = CallRows()
-                inputs = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
-                self._ends(rows, key, micro, "input", inputs)
-                if not isinstance(output, Mapping):
-                    self._ends(rows, key, micro, "output", output)
-                self._forward.setdefault(key, {})[micro] = rows
-            except Exception as error:
-                self._failed(error)
+    @reporting
+    def _after_forward(
+        self, key: tuple[int, str], module: nn.Module, args: Any, kwargs: Mapping[str, Any], output: Any
+    ) -> None:
+        # Recomputation by checkpointing is no call of its own.
+        if not self.on or not module.training or torch._C._current_graph_task_id() != -1:
+            return
+        micro = self._micro("forward", key)
+        rows = CallRows()
+        inputs = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
+        self._ends(rows, key, micro, "input", inputs)
+        if not isinstance(output, Mapping):
+            self._ends(rows, key, micro, "output", output)
+        self._forward.setdefault(key, {})[micro] = rows
 
-        return hook
+    @reporting
+    def _after_backward(self, key: tuple[int, str], module: nn.Module, given: Any, output: Any) -> None:
+        if self.on:
+            micro = self._micro("backward", key)
+            rows = CallRows()
+            self._ends(rows, key, micro, "input", given)
+            self._ends(rows, key, micro, "output", output)
+            self._backward[(*key, micro)] = rows
 
-    def _backward_hook(self, key: tuple[int, str]) -> Callable[..., None]:
-        def hook(module: nn.Module, given: Any, output: Any) -> None:
-            if not self.on:
-                return
-            try:
-                micro = self._micro("backward", key)
-                rows = CallRows()
-                self._ends(rows, key, micro, "input", given)
-                self._ends(rows, key, micro, "output", output)
-                self._backward[(*key, micro)] = rows
-            except Exception as error:
-                self._failed(error)
-
-        return hook
-
-    def _gradient_hook(self, key: tuple[int, str], each: bool, once: bool) -> GradientHook:
-        """Add a hook; ``once``: it is called when all micro-batches are done, not after each."""
-
-        def hook(gradient: Tensor | None) -> None:
-            if not self.on:
-                return
-            try:
-                micro = self._micro("gradient", key)
-                if each or once or micro == self._micro_batches - 1:
-                    at = (*key, micro if each else None)
-                    rows = self._gradients[at] = CallRows()
-                    rows.add(at, gradient, self._eps, self._next())
-            except Exception as error:
-                self._failed(error)
-
-        return hook
+    @reporting
+    def _gradient_came(self, key: tuple[int, str], each: bool, once: bool, gradient: Tensor | None) -> None:
+        """Take a gradient; ``once``: it comes when all micro-batches are done, not after each."""
+        if not self.on:
+            return
+        micro = self._micro("gradient", key)
+        if each or once or micro == self._micro_batches - 1:
+            at = (*key, micro if each else None)
+            rows = self._gradients[at] = CallRows()
+            rows.add(at, gradient, self._eps, self._next())
 
     def _ends(self, rows: CallRows, key: tuple[int, str], micro: int, end: str, values: Any) -> None:
         several = list(values) if isinstance(values, (tuple, list)) else [values]

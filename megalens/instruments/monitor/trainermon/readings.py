@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial, wraps
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -28,68 +29,78 @@ BINS = 30
 _OUTSIDE = 2.0
 
 
-# The contents of ``module_struct.json`` and ``stack_info.csv``.
-class ModuleStructure:
-    """Records the first passes of a model in ``found``, by ``chunk:name``, in the order of the modules' ends.
+_Hook = TypeVar("_Hook", bound=Callable[..., Any])
+
+
+def reporting(hook: _Hook) -> _Hook:
+    """Have a method that the training calls give what it raises to ``self._failed``, and return None."""
+
+    @wraps(hook)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return hook(self, *args, **kwargs)
+        except Exception as error:
+            self._failed(error)
+            return None
+
+    return guarded  # type: ignore[return-value]
+
+
+class _OfModules:
+    """Records something of each module of a model in ``found``, by ``chunk:name``, with hooks.
 
     ``named`` takes a module's name and returns the one that is written.
     """
 
     def __init__(self, chunks: Sequence[nn.Module], named: Callable[[str], str]) -> None:
-        self.found: dict[str, dict[str, Any]] = {}
-        self._handles: list[Any] = []
-        for chunk, model in enumerate(chunks):
-            for name, module in model.named_modules():
-                key = f"{chunk}:{named(name)}"
-                self._handles += [
-                    module.register_forward_hook(self._forward(key), with_kwargs=True),
-                    module.register_full_backward_hook(self._backward(key)),
-                ]
-
-    def _forward(self, key: str) -> Callable[..., None]:
-        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
-            given = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
-            self.found.setdefault(key, {}).update(input=_about(given), output=_about(output))
-
-        return hook
-
-    def _backward(self, key: str) -> Callable[..., None]:
-        def hook(_: nn.Module, given: Any, output: Any) -> None:
-            self.found.setdefault(key, {}).update(input_grad=_about(given), output_grad=_about(output))
-
-        return hook
-
-    def close(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-
-
-class ModuleStacks:
-    """Records the stack of each module's first call in ``found``, by ``chunk:name``, innermost call first."""
-
-    def __init__(self, chunks: Sequence[nn.Module], named: Callable[[str], str]) -> None:
-        self.found: dict[str, str] = {}
-        self._handles: list[Any] = [
-            module.register_forward_hook(self._hook(f"{chunk}:{named(name)}"))
+        self.found: dict[str, Any] = {}
+        self._handles = [
+            handle
             for chunk, model in enumerate(chunks)
             for name, module in model.named_modules()
+            for handle in self._hooked(module, f"{chunk}:{named(name)}")
         ]
 
-    def _hook(self, key: str) -> Callable[..., None]:
-        def hook(*_: Any) -> None:
-            if key not in self.found:
-                self.found[key] = "".join(
-                    f"File {at.filename}, line {at.lineno}, in {at.name}, \n {at.line} \n"
-                    for at in traceback.extract_stack()[-2::-1]
-                )
-
-        return hook
+    def _hooked(self, module: nn.Module, key: str) -> Iterator[Any]:
+        """Install the hooks of one module; yield their handles."""
+        raise NotImplementedError
 
     def close(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+
+# The contents of ``module_struct.json`` and ``stack_info.csv``.
+class ModuleStructure(_OfModules):
+    """Records the first passes of a model, in the order of the modules' ends."""
+
+    def _hooked(self, module: nn.Module, key: str) -> Iterator[Any]:
+        yield module.register_forward_hook(partial(self._forward, key), with_kwargs=True)
+        yield module.register_full_backward_hook(partial(self._backward, key))
+
+    def _forward(
+        self, key: str, _: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
+    ) -> None:
+        given = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
+        self.found.setdefault(key, {}).update(input=_about(given), output=_about(output))
+
+    def _backward(self, key: str, _: nn.Module, given: Any, output: Any) -> None:
+        self.found.setdefault(key, {}).update(input_grad=_about(given), output_grad=_about(output))
+
+
+class ModuleStacks(_OfModules):
+    """Records the stack of each module's first call, innermost call first."""
+
+    def _hooked(self, module: nn.Module, key: str) -> Iterator[Any]:
+        yield module.register_forward_hook(partial(self._called, key))
+
+    def _called(self, key: str, *_: Any) -> None:
+        if key not in self.found:
+            self.found[key] = "".join(
+                f"File {at.filename}, line {at.lineno}, in {at.name}, \n {at.line} \n"
+                for at in traceback.extract_stack()[-2::-1]
+            )
 
 
 def _about(value: Any) -> dict[str, str]:
@@ -199,24 +210,22 @@ class FeatureHooks:
                     chosen = f"{chunk}:{name}" in wanted or f"{chunk}:{named(name)}" in wanted
                     if chosen or (kind == "linear_hook" and not wanted and _kernel_of(module) is not None):
                         key = (chunk, f"{named(name)}.{_SUFFIXES.get(kind, 'moe_router')}")
-                        self._handles.append(module.register_forward_hook(self._hook(kind, key)))
+                        hook = partial(self._after_forward, kind, key)
+                        self._handles.append(module.register_forward_hook(hook))
 
-    def _hook(self, kind: str, key: tuple[int, str]) -> Callable[..., None]:
-        def hook(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-            if not module.training or torch._C._current_graph_task_id() != -1:
-                return
-            try:
-                micro = self._micro(kind, key)
-                every = kind in ("attention_hook", "moe_router_logit_hook")
-                if every or self._last(micro):
-                    numbers = self._numbers(kind, module, given, output)
-                    if numbers is not None:
-                        at = (*key, micro if every else None)
-                        self._found.setdefault(kind, {})[at] = numbers
-            except Exception as error:
-                self._failed(error)
-
-        return hook
+    @reporting
+    def _after_forward(
+        self, kind: str, key: tuple[int, str], module: nn.Module, given: tuple[Any, ...], output: Any
+    ) -> None:
+        if not module.training or torch._C._current_graph_task_id() != -1:
+            return
+        micro = self._micro(kind, key)
+        every = kind in ("attention_hook", "moe_router_logit_hook")
+        if every or self._last(micro):
+            numbers = self._numbers(kind, module, given, output)
+            if numbers is not None:
+                at = (*key, micro if every else None)
+                self._found.setdefault(kind, {})[at] = numbers
 
     def _numbers(self, kind: str, module: nn.Module, given: Sequence[Any], output: Any) -> Tensor | None:
         with torch.no_grad():

@@ -22,7 +22,7 @@ from torch import Tensor, distributed, nn
 
 from ....adapters.before_reduction import before_reduction
 from ....protocol import MegalensError, is_whole
-from ....protocol.outside import parse_json
+from ....protocol.outside import parse_json, replace_file
 from ....tracer.errors import describe_error
 from .anomalies import AnomalyWriter
 from .call_rows import CallCollector, CallRows, CollectiveCalls
@@ -480,9 +480,7 @@ class TrainerMon:
         path = Path(self._given)
         raw = parse_json(path.read_bytes())
         if isinstance(raw, dict):
-            partial = path.with_name(f".{path.name}.{os.getpid()}")
-            partial.write_text(json.dumps({**raw, "dynamic_on": False}, indent=2), encoding="utf-8")
-            os.replace(partial, path)
+            replace_file(path, json.dumps({**raw, "dynamic_on": False}, indent=2).encode())
             self._seen = os.stat(path).st_mtime
 
 

@@ -326,8 +326,7 @@ class SplitCheckpoint:
         return None
 
     def _error(self, message: str, field: str) -> SplitError:
-        here = self._place
-        return SplitError(message, field=field, role=here.role, stage=here.stage, rank=here.rank)
+        return self._place.error(message, field=field)
 
 
 def _name(place: SplitPlace, counts: dict[str, int]) -> str:

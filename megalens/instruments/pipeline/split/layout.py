@@ -50,6 +50,10 @@ class SplitPlace:
         more += f", replica {self.replica}" if self.replicas > 1 else ""
         return f"rank {self.rank} ({self.role}, stage {self.stage}{more})"
 
+    def error(self, message: str, **more: Any) -> SplitError:
+        """Return an error of this process; ``more`` is for :class:`SplitError`."""
+        return SplitError(message, role=self.role, stage=self.stage, rank=self.rank, **more)
+
     @property
     def first(self) -> bool:
         return self.stage == 0

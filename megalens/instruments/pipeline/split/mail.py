@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +23,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from ....protocol import parse_json
 from ..errors import SplitError
 from ..stages.inbox import Inbox, Key, shapes_text
-from ..stages.link import Link, connect, report_received, report_sent, spec_of
+from ..stages.link import Link, connect, drain, report_received, report_sent, spec_of
 from .layout import SplitLayout, SplitPlace
 
 if TYPE_CHECKING:
@@ -70,14 +71,11 @@ class SplitNotes:
                     self.read(f"farewell/{rank}", f"rank {rank} to end")
 
     def _gone(self, whose: str, error: BaseException) -> SplitError:
-        return SplitError(
+        return self._place.error(
             f"{self._place.name.capitalize()} waited up to {self._timeout:.3g} s for {whose}, and nothing "
             "came: every process makes its SplitTraining, and calls save(…) and load(…), like the others "
             f"({str(error)[:200]}).",
             code="waited",
-            role=self._place.role,
-            stage=self._place.stage,
-            rank=self._place.rank,
         )
 
 
@@ -170,26 +168,8 @@ class Mail:
         self._links[rank].send(key, self._ready(tensors), True)
 
     def drain(self) -> None:
-        deadline = time.monotonic() + self._timeout
-        what = "its own messages to be taken"
-        for rank, link in self._links.items():
-            try:
-                link.flush(self._timeout)
-            except TimeoutError:
-                raise self._untaken(rank) from None
-            except RuntimeError as error:
-                raise self._lost(what, rank, error) from error
-        inbox = self._inbox
-        inbox.draining = True
-        with inbox.lock:
-            while not all(link.sent for link in self._links.values()):
-                if inbox.failure is not None:
-                    raise self._lost(what, *inbox.failure)
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise self._untaken(next(rank for rank, link in self._links.items() if not link.sent))
-                inbox.changed.wait(left)
-        inbox.draining = False
+        lost = partial(self._lost, "its own messages to be taken")
+        drain(self._inbox, [*self._links.values()], self._timeout, lost, self._untaken)
         if self.watch is not None:
             for link in self._links.values():
                 report_sent(self.watch, link, lambda _: 0)
@@ -202,14 +182,7 @@ class Mail:
     def error(self, code: str, message: str, key: Key | None = None) -> SplitError:
         """Return an error with this process, and a message's micro-batch."""
         micro_batch = key[2] if key is not None and key[0] != "S" else None
-        return SplitError(
-            message,
-            code=code,
-            role=self.place.role,
-            stage=self.place.stage,
-            rank=self.place.rank,
-            micro_batch=micro_batch,
-        )
+        return self.place.error(message, code=code, micro_batch=micro_batch)
 
     def _ready(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         return [each.detach().cpu() for each in tensors] if self._staged else tensors
@@ -333,14 +306,10 @@ class SplitGroups:
         try:
             return work()
         except RuntimeError as error:
-            here = self._here
-            raise SplitError(
-                f"{here.name.capitalize()} waited up to {self._timeout:.3g} s for {what}, and one of them "
-                f"is gone, stopped or stuck: {str(error)[:200]}",
+            raise self._here.error(
+                f"{self._here.name.capitalize()} waited up to {self._timeout:.3g} s for {what}, and one of "
+                f"them is gone, stopped or stuck: {str(error)[:200]}",
                 code="lost",
-                role=here.role,
-                stage=here.stage,
-                rank=here.rank,
             ) from error
 
 

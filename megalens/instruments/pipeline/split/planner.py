@@ -93,35 +93,16 @@ def rank_map(
 
 
 def asked_map(
-    tp: int = 1,
-    pp: int = 1,
-    dp: int = 1,
-    *,
-    layout: str = "megalens",
-    forward_tensor: int | None = None,
-    last_forward: bool = True,
-    context: int = 1,
-    expert: int = 1,
-    world: int | None = None,
-    hosts: str | Path | None = None,
+    tp: int, pp: int, dp: int, *, layout: str = "megalens", hosts: str | Path | None = None, **more: Any
 ) -> dict[str, Any]:
     """Return the answer of the engine's job ``rank_map``, described in ``protocol/README.md``.
 
-    Raises ``SplitError`` with the field at fault, ``EngineError`` when the engine cannot run.
+    ``more`` are the other members of its request. Raises ``SplitError`` with the field at fault,
+    ``EngineError`` when the engine cannot run.
     """
-    request: dict[str, Any] = {
-        "layout": layout,
-        "tensor": tp,
-        "pipeline": pp,
-        "data": dp,
-        "forward_tensor": forward_tensor,
-        "last_forward": last_forward,
-        "context": context,
-        "expert": expert,
-        "world": world,
-        "hosts": None if hosts is None else _text_of(hosts),
-    }
-    return ask("rank_map", request)
+    text = None if hosts is None else _text_of(hosts)
+    degrees = {"tensor": tp, "pipeline": pp, "data": dp}
+    return ask("rank_map", {"layout": layout, **degrees, "hosts": text, **more})
 
 
 def _text_of(hosts: str | Path) -> str:

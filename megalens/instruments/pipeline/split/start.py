@@ -212,18 +212,8 @@ def batch_for(
         )
     if place.last and place.role == "backward" and target is None:
         raise SplitError(f"step(…) needs target in {place.name}, which computes the loss.", field="target")
-    return cut_batch(
-        args,
-        kwargs,
-        target if place.last else None,
-        micro_batches,
-        args_spec=None,
-        kwargs_spec=None,
-        loss_fn=loss_fn,
-        scale=True,
-        keep_outputs=False,
-        error=SplitError,
-    )
+    wanted = target if place.last else None
+    return cut_batch(args, kwargs, wanted, micro_batches, loss_fn=loss_fn, error=SplitError)
 
 
 def _device(device: Any) -> torch.device:

@@ -103,15 +103,12 @@ class SplitWorker:
             raise
         except Exception as error:
             operation = f"{self.place.stage}{kind}{number}"
-            raise SplitError(
+            raise self.place.error(
                 f"{self.place.name.capitalize()} could not do {operation}, the {_WORDS[kind]} of "
                 f"micro-batch {number}: {type(error).__name__}: {str(error)[:400]}",
                 code="failed",
                 operation=operation,
-                role=self.place.role,
-                stage=self.place.stage,
                 micro_batch=number,
-                rank=self.place.rank,
             ) from error
         finally:
             if watch is not None:
@@ -125,15 +122,12 @@ class SplitWorker:
         outputs = tuple(output) if isinstance(output, (tuple, list)) else (output,)
         for each in outputs:
             if not isinstance(each, Tensor) or isinstance(each, DTensor):
-                raise SplitError(
+                raise self.place.error(
                     f"Stage {self.place.stage} gave a {type(each).__name__} in micro-batch {number}: "
                     "between stages only plain tensors, or a tuple of them, can be sent. Of a DTensor have "
                     "the layer give the local one (use_local_output=True).",
                     code="shape",
-                    role=self.place.role,
-                    stage=self.place.stage,
                     micro_batch=number,
-                    rank=self.place.rank,
                 )
         return outputs
 

@@ -35,12 +35,12 @@ def cut_batch(
     target: Any,
     micro_batches: int,
     *,
-    args_spec: Any,
-    kwargs_spec: Any,
     loss_fn: Callable[[Any, Any], Tensor] | None,
-    scale: bool,
-    keep_outputs: bool,
     error: type[StageError],
+    args_spec: Any = None,
+    kwargs_spec: Any = None,
+    scale: bool = True,
+    keep_outputs: bool = False,
 ) -> StepBatch:
     """Return a step's data by micro-batch.
 

@@ -93,6 +93,38 @@ def connect(
     return links
 
 
+def drain(
+    inbox: Inbox,
+    links: Sequence[Link],
+    seconds: float,
+    lost: Callable[[int, BaseException], StageError],
+    late: Callable[[int], StageError],
+) -> None:
+    """Wait until everything is sent.
+
+    Raises ``lost`` of the global rank whose link failed and its error, or after some time ``late`` of the one
+    that does not take what was sent to it.
+    """
+    deadline = time.monotonic() + seconds
+    for link in links:
+        try:
+            link.flush(seconds)
+        except TimeoutError:
+            raise late(link.peer) from None
+        except RuntimeError as error:
+            raise lost(link.peer, error) from error
+    inbox.draining = True
+    with inbox.lock:
+        while unsent := [link.peer for link in links if not link.sent]:
+            if inbox.failure is not None:
+                raise lost(*inbox.failure) from inbox.failure[1]
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise late(unsent[0])
+            inbox.changed.wait(left)
+    inbox.draining = False
+
+
 # Reports to a tracer.
 def report_received(watch: Any, message: Arrival, before: int, chunk: int, micro_batch: int) -> None:
     """Report a message of another rank, for which this one waited since ``before``, ns."""

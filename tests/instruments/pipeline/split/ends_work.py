@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +9,7 @@ from typing import Any
 import torch
 from split_models import Case
 from split_work import made, stepped
+from strikes import strike_in, told_and_ended
 from torch import Tensor
 
 from megalens.instruments.pipeline.split import SplitError, SplitTraining
@@ -24,37 +21,15 @@ def stricken(rank: int, which: int, strike: str, timeout: float, folder: str) ->
     training = made(rank, case, timeout=timeout)
     stepped(training, case, 0)
     if rank == which:
-        (Path(folder) / "pid").write_text(str(os.getpid()))
-        passes = iter(range(100))
+        strike_in(training.module, strike, folder)
 
-        def strike_now(*_: Any) -> None:
-            if next(passes) == 1:
-                os.kill(os.getpid(), signal.SIGKILL if strike == "kill" else signal.SIGSTOP)
-
-        training.module.register_forward_hook(strike_now)
-    try:
+    def on() -> None:
         # Who does not need the one that is gone ends its step, and hears of it in the next.
         for call in range(1, 9):
             stepped(training, case, call)
-    except SplitError as error:
-        said = {
-            name: getattr(error, name) for name in ("code", "role", "stage", "micro_batch", "rank", "message")
-        }
-        try:
-            stepped(training, case, 1)
-        except SplitError as again:
-            said["again"] = str(again)
-        partial = Path(folder) / f"{rank}.part"
-        partial.write_text(json.dumps(said))
-        partial.rename(Path(folder) / f"{rank}.json")
-    if rank == (which + 1) % 4 and strike == "stop":
-        deadline = time.monotonic() + 60
-        while len(list(Path(folder).glob("*.json"))) < 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int((Path(folder) / "pid").read_text()), signal.SIGKILL)
-    # Without the words of farewell that the group would wait for.
-    os._exit(0)
+
+    frees = rank == (which + 1) % 4 and strike == "stop"
+    told_and_ended(rank, folder, on, lambda: stepped(training, case, 1), 3 if frees else 0)
 
 
 def broken_model(rank: int) -> list[Any]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from statistics import mean, median
 
 import pytest
+from examples_work import trained
 
 import megalens
 from megalens.instruments.pipeline.split import SplitError, plan
@@ -76,21 +74,8 @@ def test_what_is_no_request_is_refused_by_its_field(wish, field) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_example_trains_and_its_run_can_be_planned(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
-    asked = ["--no-last-forward", "--layers=2", "--steps=6", f"--record={tmp_path / 'runs'}"]
-    subprocess.run(
-        [*command, str(ROOT / "examples/split/train.py"), *asked],
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
-            "MEGALENS_RUNTIME_DIR": str(tmp_path / "runtime"),
-        },
-        check=True,
-        timeout=150,
-    )
-    (folder,) = (tmp_path / "runs").iterdir()
-    with megalens.open(folder) as run:
+    asked = ["--no-last-forward", "--layers=2", "--steps=6"]
+    with megalens.open(trained("split", 3, asked, tmp_path)) as run:
         losses = run.scalars().to_pandas().query("name == 'loss'")
         assert len(losses) == 6
         made = plan(run)

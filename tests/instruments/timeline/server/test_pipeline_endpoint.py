@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import pytest
 from pyarrow import parquet
-from recorded_run import RUN_ID, write_run
+from recorded_run import RUN_ID
+from span_rows import recorded
 
-from megalens.protocol import stream_schema
-from tests.kit.simulated_jobs import Job, simulate
+from tests.kit.simulated_jobs import Job
 
 JOB = Job(1, 2, 2, micro_batches=4, steps=30, seed=4)
 
 
 @pytest.fixture
 def folder(jp_root_dir):
-    path = write_run(jp_root_dir / "megalens-runs" / RUN_ID, steps=2, layers=1, nonfinite_at=None)
-    schema = stream_schema("spans")
-    parquet.write_table(simulate(JOB)[0].select(schema.names).cast(schema), path / "spans.parquet")
+    path = jp_root_dir / "megalens-runs" / RUN_ID
+    recorded(path, JOB)
     return path
 
 
@@ -62,11 +61,11 @@ async def test_what_is_wrong_is_named(ask, folder, body, status, field):
 
 
 async def test_runs_without_spans_and_without_passes_are_told_apart(ask, folder):
-    (folder / "spans.parquet").unlink()
+    path = folder / "spans.parquet"
+    table = parquet.read_table(path)
+    path.unlink()
     assert (await ask("runs", RUN_ID, "pipeline", body={}))[:2] == (200, {"steps_there": None})
-    schema = stream_schema("spans")
-    table = simulate(JOB)[0].select(schema.names).cast(schema)
-    parquet.write_table(table.filter([kind == "step" for kind in table["kind"].to_pylist()]), folder / "spans.parquet")  # fmt: skip
+    parquet.write_table(table.filter([kind == "step" for kind in table["kind"].to_pylist()]), path)
     status, answer, _ = await ask("runs", RUN_ID, "pipeline", body={})
     assert (status, answer["code"]) == (404, "not-found")
     assert "timeline='phases'" in answer["message"]

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 
 import pytest
-from pyarrow import parquet
-from recorded_run import RUN_ID, write_run
+from recorded_run import RUN_ID
+from span_rows import recorded
 
 from megalens.instruments.timeline import timeline_answer
-from megalens.protocol import stream_schema
-from tests.kit.simulated_jobs import Fault, Job, simulate
+from tests.kit.simulated_jobs import Fault, Job
 
 JOB = Job(1, 1, 2, micro_batches=2, steps=8, seed=4, faults=(Fault("device", (1,), 1.4, 1, 8),))
 
 
 @pytest.fixture
 def folder(jp_root_dir):
-    path = write_run(jp_root_dir / "megalens-runs" / RUN_ID, steps=2, layers=1, nonfinite_at=None)
-    schema = stream_schema("spans")
-    parquet.write_table(simulate(JOB)[0].select(schema.names).cast(schema), path / "spans.parquet")
+    path = jp_root_dir / "megalens-runs" / RUN_ID
+    recorded(path, JOB)
     return path
 
 
@@ -52,8 +50,7 @@ async def test_the_critical_path_and_spans_that_are_searched_for_are_answered(as
     assert (body["path"], body["found"]) == ([], {"count": 0, "since": 0, "first": []})
 
 
-async def test_traces_of_other_tools_open_as_runs(ask, jp_root_dir, tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+async def test_traces_of_other_tools_open_as_runs(ask, jp_root_dir):
     folder = jp_root_dir / "traces"
     folder.mkdir()
     events = [
@@ -73,8 +70,7 @@ async def test_traces_of_other_tools_open_as_runs(ask, jp_root_dir, tmp_path, mo
     assert (await ask("statistics", body={"path": "traces"}))[1]["runs"][0]["id"] == entry["id"]
 
 
-async def test_traces_outside_of_the_root_are_not_read(ask, jp_root_dir, tmp_path, monkeypatch):
-    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+async def test_traces_outside_of_the_root_are_not_read(ask, jp_root_dir, tmp_path):
     outside = tmp_path / "elsewhere.json"
     outside.write_text('{"traceEvents": [{"ph": "X", "name": "forward", "pid": 0, "ts": 0, "dur": 4}]}')
     folder = jp_root_dir / "traces"
