@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import gc
 import json
-import logging
 import os
 import re
 import signal
@@ -140,11 +139,10 @@ def main_hub(arguments: argparse.Namespace) -> int:
 
     from ..hub.options import HubOptions
     from ..hub.server import keep_freed_memory
+    from ..hub.terminal import silence_websockets
 
     keep_freed_memory()
-    # websockets' log of a client's faults also goes to the client.
-    logging.getLogger("websockets").addHandler(logging.NullHandler())
-    logging.getLogger("websockets").propagate = False
+    silence_websockets()
     if (arguments.resume is None) != (arguments.first_step is None) or (
         arguments.resume and arguments.record
     ):

@@ -31,8 +31,6 @@ from .recorder import Recorder
 from .run_state import RunState
 
 if TYPE_CHECKING:
-    from .recorder import Recorder
-    from .run_state import RunState
     from .session import Session
 
 

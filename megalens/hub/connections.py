@@ -23,7 +23,11 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.typing import Subprotocol
 
-from ..protocol import SUBPROTOCOL, Pace
+from ..protocol import SUBPROTOCOL, Pace, decode_message, encode_message
+from ..protocol.connection import hub_options
+from ..protocol.messages_generated import Hello, Join, Role
+from ..protocol.version import own_version
+from .discovery import HubEntry
 
 _SECONDS = 60.0
 _MOST_KINDS = 32
@@ -103,6 +107,7 @@ the recorder opens later.
 # push him out.
 _MOST_HALF_OPEN = 256
 _MOST_BACKLOG = 64
+_JOIN_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -297,6 +302,34 @@ class BoundedConnection(Connection):
             return not self._controls.take()
         self._fragments = 0 if event.fin else self._fragments + 1
         return self._fragments > _MOST_FRAGMENTS
+
+
+async def join_hub(entry: HubEntry, role: Role, name: str, **options: Any) -> tuple[ClientConnection, Hello]:
+    """Connect to a hub of this user and join it; return the connection and the hub's ``hello``.
+
+    Raises ``OSError``, ``asyncio.TimeoutError``, ``ProtocolError`` or an exception of websockets.
+    """
+    connection = await connect(
+        entry.address,
+        # The hub pings.
+        ping_interval=None,
+        **hub_options(entry.token, SUBPROTOCOL),
+        **options,
+    )
+    join: Join = {
+        "type": "join",
+        "protocol": SUBPROTOCOL,
+        "role": role,
+        "peer": {"name": name, "version": own_version()},
+    }
+    try:
+        await connection.send(encode_message(join))
+        hello = decode_message(await asyncio.wait_for(connection.recv(), _JOIN_SECONDS), allowed=("hello",))
+    except BaseException:
+        await connection.close()
+        raise
+    assert hello["type"] == "hello"
+    return connection, hello
 
 
 class BoundedClientConnection(BoundedConnection, ClientConnection):

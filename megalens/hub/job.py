@@ -20,6 +20,8 @@ from ..protocol.messages_generated import (
 _Info = TypeVar("_Info", FlagInfo, SiteInfo)
 
 _SILENT_SECONDS = 2.0
+IDLE_SECONDS = 3.0
+"""Without a step for so long, a process is idle, and a run."""
 _ALIVE: tuple[RankCondition, ...] = ("training", "paused", "idle")
 
 
@@ -165,9 +167,8 @@ class _Reported:
 
 @dataclass
 class Ranks:
-    """The processes of the job by rank; after ``idle_seconds`` without a step one is idle."""
+    """The processes of the job by rank."""
 
-    idle_seconds: float
     _own: dict[int, _Own] = field(default_factory=dict)
     _reported: dict[int, _Reported] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
@@ -274,7 +275,7 @@ class Ranks:
             return own.ended, own.step, own.heard
         if now - own.heard > _SILENT_SECONDS:
             return "silent", own.step, own.heard
-        if own.condition == "training" and (own.step_at is None or now - own.step_at > self.idle_seconds):
+        if own.condition == "training" and (own.step_at is None or now - own.step_at > IDLE_SECONDS):
             return "idle", own.step, own.heard
         return own.condition, own.step, own.heard
 

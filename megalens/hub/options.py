@@ -42,20 +42,12 @@ class HubOptions:
         Seconds without a viewer after which a hub whose producers are done ends.
     parent_pid : int or None
         Process whose end counts as the loss of the producer that never came.
-    max_producer_bytes, max_viewer_bytes : int
-        Largest message of each role.
     viewer_queue_bytes : int
         Bound of what waits for one viewer.
     backlog_bytes : int
         Bound of the ``tensors`` frames stored for viewers that come later.
-    recorder_queue_bytes : int
-        Bound of what waits for the disk.
     join_seconds : float
         How long a client may take to send ``join``.
-    idle_seconds : float
-        Without a step for this long, a run is idle.
-    max_bad_messages : int
-        Bad messages of one peer until its connection is closed.
     """
 
     name: str = "run"
@@ -68,14 +60,9 @@ class HubOptions:
     first_step: int = 1
     linger: float = 10.0
     parent_pid: int | None = None
-    max_producer_bytes: int = 64 * _MIB
-    max_viewer_bytes: int = 1 * _MIB
     viewer_queue_bytes: int = 32 * _MIB
     backlog_bytes: int = 64 * _MIB
-    recorder_queue_bytes: int = 256 * _MIB
     join_seconds: float = 10.0
-    idle_seconds: float = 3.0
-    max_bad_messages: int = 10
 
 
 def new_run_id(name: str) -> str:

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from ..protocol import (
     MOST_RUN_FILE_BYTES,
-    PARTIAL,
     SEALED,
     STREAMS,
     TAIL,
@@ -29,19 +28,17 @@ from ..protocol import (
     check_definition,
     is_stream_file,
     make_subfolder,
-    new_file_mode,
     parse_stream,
     read_json_file,
     replace_file,
     segment_name,
     shown_text,
     stream_segments,
-    take_mode,
 )
 from ..protocol.messages_generated import Announce, RunFile
 from .discovery import HubEntry, live_hubs
 from .options import HubError
-from .segment_file import clear_leftovers, in_order, seal_tail, write_segment
+from .segment_file import clear_leftovers, in_order, seal_tail, write_beside
 
 
 def upgrade_recording(folder: Path) -> Iterator[str]:
@@ -116,18 +113,7 @@ def _adopt(path: Path, stream: Stream) -> Path:
         first = next(file.iter_batches(1, columns=["step"]), None)
         make_subfolder(folder)
         segment = folder / segment_name(0, _first_step(first), SEALED)
-        half = segment.with_name(segment.name + PARTIAL)
-        try:
-            with open(half, "wb", buffering=1 << 20) as made:
-                take_mode(made.fileno(), new_file_mode(folder))
-                write_segment(made, stream, file.schema_arrow, _in_order(file))
-                made.flush()
-                os.fsync(made.fileno())
-            os.replace(path, segment)
-            os.replace(half, segment)
-        except BaseException:
-            half.unlink(missing_ok=True)
-            raise
+        write_beside(segment, stream, file.schema_arrow, _in_order(file), old=path)
     return segment
 
 

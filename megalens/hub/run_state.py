@@ -22,12 +22,15 @@ from ..protocol.messages_generated import (
 )
 from ..protocol.messages_generated import RunState as State
 from .figures import Reports, StreamFigures
-from .job import Announcements, Ranks
+from .job import IDLE_SECONDS, Announcements, Ranks
 from .live_frame import LiveFrame
 from .options import HubOptions
 from .resumed import changed_model
 
 _NAMED = 8
+_OF_JOB = ("controls", "sites", "configurable", "statistics", "generation", "phase", "origin")
+"""What ``hello`` and ``run.json`` say of a job where it announced it."""
+_UNLESS_EMPTY = ("sites", "configurable")
 
 
 class RunState:
@@ -37,8 +40,6 @@ class RunState:
     ----------
     limits : dict
         The ``limits`` member of ``hello``.
-    idle_seconds : float
-        Without a step for this long, a run is idle.
     versions : dict
         Of the hub's own parts.
     before : RunFile, optional
@@ -57,7 +58,6 @@ class RunState:
         run_id: str,
         name: str,
         limits: Limits,
-        idle_seconds: float,
         versions: dict[str, str],
         before: RunFile | None = None,
     ) -> None:
@@ -74,12 +74,11 @@ class RunState:
         self.config: Config = {"flags": {}}
         self.streams = Streams(STREAMS.values())
         self.job = Announcements()
-        self.ranks = Ranks(idle_seconds)
+        self.ranks = Ranks()
         self.attached: set[int] = set()
         self.warnings: deque[str] = deque(maxlen=20)
         self._reports = Reports()
         self._versions = versions
-        self._idle_seconds = idle_seconds
         self._came = False
         self._lost = False
         self._last_step_time: float | None = None
@@ -92,7 +91,7 @@ class RunState:
             if self.ranks.pauses():
                 return "paused"
             last = self._last_step_time
-            return "idle" if last is None or time.monotonic() - last > self._idle_seconds else "training"
+            return "idle" if last is None or time.monotonic() - last > IDLE_SECONDS else "training"
         if not self._came:
             return "lost" if self._lost else "waiting"
         return "lost" if self._lost else "finished"
@@ -194,23 +193,12 @@ class RunState:
             "versions": {**self._versions, **(job["versions"] if job else {})},
             "streams": self.streams.declarations(),
         }
-        if not job:
-            return hello
-        if "controls" in job:
-            hello["controls"] = job["controls"]
-        if job.get("sites"):
-            hello["sites"] = job["sites"]
-        if job.get("configurable"):
-            hello["configurable"] = job["configurable"]
-        if "statistics" in job:
-            hello["statistics"] = job["statistics"]
-        if "generation" in job:
-            hello["generation"] = job["generation"]
-        if "phase" in job:
-            hello["phase"] = job["phase"]
-        if "origin" in job:
-            hello["origin"] = job["origin"]
-        return hello
+        told = {
+            name: value
+            for name, value in (job or {}).items()
+            if name in _OF_JOB and (value or name not in _UNLESS_EMPTY)
+        }
+        return cast("Hello", {**hello, **told})
 
     def status(self) -> Status:
         """Return the members of ``status`` that are the same for all viewers."""
@@ -266,18 +254,13 @@ class RunState:
     def description(self) -> RunFile:
         """Return ``run.json`` without what the recorder adds."""
         hello: Mapping[str, object] = self.hello()
-        members = ("run", "model", "layout", "flags", "compressors", "config", "versions")
-        present = [
-            name
-            for name in ("controls", "sites", "configurable", "statistics", "generation", "phase", "origin")
-            if name in hello
-        ]
+        members = ("run", "model", "layout", "flags", "compressors", "config", "versions", *_OF_JOB)
         announced = self.streams.announced()
         description: dict[str, Any] = {
             "format": 2,
             "state": self.state,
             "ended": self.ended,
-            **{name: hello[name] for name in (*members, *present)},
+            **{name: hello[name] for name in members if name in hello},
             **({"announced": announced} if announced else {}),
             **({"instruments": instruments} if (instruments := self._reports.instruments()) else {}),
         }

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..protocol import PARTIAL, SEALED, STREAMS, Empty, Stream
-from .segment_file import read_tail, remove_segment, sorted_by_step, write_segment
+from ..protocol import SEALED, STREAMS, Empty, Stream
+from .segment_file import read_tail, remove_segment, sorted_by_step, write_beside
 from .stream_folder import StreamFile
 
 _SMALL_VALUES = 1024
@@ -61,18 +61,8 @@ def give_up_values(path: Path, stream: Stream, rows: int) -> Path:
             schema, batches = read_tail(file, path.name, rows)
             table = sorted_by_step(pa.Table.from_batches(batches, schema))
     target = path.with_suffix(SEALED)
-    partial = target.with_name(target.name + PARTIAL)
-    partial.unlink(missing_ok=True)
-    try:
-        with open(partial, "xb", buffering=1 << 20) as made:
-            bare = _bare(table.combine_chunks())
-            write_segment(made, stream, bare.schema, [bare])
-            made.flush()
-            os.fsync(made.fileno())
-        partial.replace(target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    bare = _bare(table.combine_chunks())
+    write_beside(target, stream, bare.schema, [bare])
     if path != target:
         path.unlink(missing_ok=True)
     return target

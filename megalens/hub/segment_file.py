@@ -179,6 +179,29 @@ def write_segment(file: BinaryIO, stream: Stream, schema: pa.Schema, tables: Ite
                 writer.write_table(group, row_group_size=max(1, end - begin))
 
 
+def write_beside(
+    segment: Path, stream: Stream, schema: pa.Schema, tables: Iterable[pa.Table], old: Path | None = None
+) -> None:
+    """Write a segment to a file beside it, which takes its place once it is on the disk.
+
+    ``old`` has the same rows: it is moved there first, so that at no moment two files have them. Whatever
+    fails, nothing is left of the new one.
+    """
+    partial = segment.with_name(segment.name + PARTIAL)
+    try:
+        with open(partial, "wb", buffering=1 << 20) as made:
+            take_mode(made.fileno(), new_file_mode(segment.parent))
+            write_segment(made, stream, schema, tables)
+            made.flush()
+            os.fsync(made.fileno())
+        if old is not None:
+            os.replace(old, segment)
+        os.replace(partial, segment)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
 def in_order(lowest: Sequence[float | None], read: Callable[[int], pa.Table]) -> Iterator[pa.Table]:
     """Yield the rows of pieces sorted by step, no step in two tables, in memory of a few pieces.
 

@@ -43,6 +43,8 @@ _STOOD_STILL_SECONDS = 1.0
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _MIB = 1024 * 1024
+_PRODUCER_BYTES = 64 * _MIB
+_RECORDER_BYTES = 256 * _MIB
 
 
 class Hub:
@@ -56,11 +58,11 @@ class Hub:
         before = None if options.resume is None else read_resumed(options.resume)
         run_id = new_run_id(options.name) if before is None else before["run"]["id"]
         limits: Limits = {
-            "max_message_bytes": options.max_producer_bytes,
+            "max_message_bytes": _PRODUCER_BYTES,
             "viewer_queue_bytes": options.viewer_queue_bytes,
             "backlog_bytes": options.backlog_bytes,
         }
-        self.state = RunState(run_id, options.name, limits, options.idle_seconds, own_versions(), before)
+        self.state = RunState(run_id, options.name, limits, own_versions(), before)
         self.entry: HubEntry | None = None
         self.viewers: dict[int, Session] = {}
         self._changed = asyncio.Event()
@@ -92,7 +94,7 @@ class Hub:
                 ),
                 select_subprotocol=select_subprotocol,
                 compression=None,
-                max_size=options.max_producer_bytes,
+                max_size=_PRODUCER_BYTES,
                 # A training process that is stopped in a debugger, or a tab that sleeps, is still there.
                 ping_timeout=None,
                 close_timeout=10,
@@ -131,7 +133,7 @@ class Hub:
                 self._publisher.recorder = Recorder(
                     folder,
                     self.state.description(),
-                    options.recorder_queue_bytes,
+                    _RECORDER_BYTES,
                     limit_bytes=options.record_bytes,
                     mode=options.record_mode,
                     resumes=options.resume is not None,

@@ -16,10 +16,12 @@ from .history import Backlog
 from .live_frame import LiveFrame
 from .options import HubOptions
 
+_VIEWER_BYTES = 1 << 20
 _UNREAD_BYTES = 256 * 1024
 _ALIVE_SECONDS = 2.0
 _CHANGES_AT_ONCE, _CHANGES_A_SECOND = 30, 10.0
 _MESSAGES_AT_ONCE, _MESSAGES_A_SECOND = 200, 100.0
+_MOST_BAD_MESSAGES = 10
 _MAY_SEND = {
     "producer": ("announce", "configured", "generating", "status", "error", "goodbye"),
     "viewer": ("configure", "generate", "cancel", "error", "goodbye"),
@@ -193,7 +195,7 @@ class Session:
             raise _Refused(4408, _join_error(f"nothing in {self._options.join_seconds:g} s")) from None
         if isinstance(text, bytes):
             raise _Refused(4400, _join_error("a data frame"))
-        self._check_size(text, self._options.max_viewer_bytes)
+        _check_size(text)
         try:
             join = decode_message(text)
         except ProtocolError as error:
@@ -209,7 +211,6 @@ class Session:
         return join
 
     async def _receive(self) -> None:
-        limit = self._options.max_viewer_bytes if self.role == "viewer" else self._options.max_producer_bytes
         allowed = _MAY_SEND[self.role]
         pace = Pace(_MESSAGES_AT_ONCE, _MESSAGES_A_SECOND)
         self._connection.message_done()
@@ -218,7 +219,8 @@ class Session:
         try:
             while not self.sent_goodbye:
                 data = await self._connection.recv()
-                self._check_size(data, limit)
+                if self.role == "viewer":
+                    _check_size(data)
                 if isinstance(data, bytes):
                     self._take_frame(data)
                 else:
@@ -267,7 +269,7 @@ class Session:
                 raise _Refused(4409, error) from error
             if error.code == "bad-message":
                 self._bad_messages += 1
-                if self._bad_messages >= self._options.max_bad_messages:
+                if self._bad_messages >= _MOST_BAD_MESSAGES:
                     raise _Refused(4400, error) from error
             await self._answer(error, text)
 
@@ -305,22 +307,23 @@ class Session:
                     items.append(self.queue.pop())
                 await self._connection.send_batch(items)
 
-    def _check_size(self, data: str | bytes, limit: int) -> None:
-        if len(data) <= limit:
-            return
-        raise _Refused(
-            1009,
-            ProtocolError(
-                "too-large",
-                "A message is larger than this hub takes.",
-                expected=f"{limit} bytes",
-                got=f"{len(data)} bytes",
-            ),
-        )
-
     async def _say(self, message: Message) -> None:
         with contextlib.suppress(ConnectionClosed):
             await self._connection.send(encode_message(message))
+
+
+def _check_size(data: str | bytes) -> None:
+    if len(data) <= _VIEWER_BYTES:
+        return
+    raise _Refused(
+        1009,
+        ProtocolError(
+            "too-large",
+            "A message is larger than this hub takes.",
+            expected=f"{_VIEWER_BYTES} bytes",
+            got=f"{len(data)} bytes",
+        ),
+    )
 
 
 def _version_error(got: str) -> ProtocolError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import signal
 import sys
@@ -38,8 +39,25 @@ class StateLine:
             self._stream.flush()
 
 
-async def show_line(text: Callable[[], str]) -> None:
-    """Show ``text()`` on standard error until this is cancelled."""
+def silence_websockets() -> None:
+    """Leave out what the library logs of the faults of others, which are told otherwise."""
+    logging.getLogger("websockets").addHandler(logging.NullHandler())
+    logging.getLogger("websockets").propagate = False
+
+
+async def run_shown(
+    work: Awaitable[None], text: Callable[[], str], until: Callable[[], Awaitable[None]] | None = None
+) -> bool:
+    """Do as :func:`ask_to_stop` does, and show ``text()`` on standard error meanwhile."""
+    showing = asyncio.create_task(_show(text))
+    try:
+        return await ask_to_stop(work, until)
+    finally:
+        showing.cancel()
+        await asyncio.wait([showing])
+
+
+async def _show(text: Callable[[], str]) -> None:
     line = StateLine(sys.stderr)
     try:
         while True:

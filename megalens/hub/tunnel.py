@@ -17,12 +17,12 @@ import re
 import shutil
 import socket
 import tempfile
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from ..protocol import shown_text
+from .background import BackgroundTask
 from .discovery import (
     HubEntry,
     entry_path,
@@ -254,17 +254,15 @@ class BackgroundTunnel:
 
     def __init__(self, destination: str) -> None:
         self._tunnel = Tunnel(destination, batch=True, say=lambda sentence: None)
-        self._failed: HubError | None = None
-        self._loop = asyncio.new_event_loop()
-        self._task = self._loop.create_task(self._tunnel.serve())
-        self._thread = threading.Thread(target=self._run, name="megalens-tunnel", daemon=True)
-        self._thread.start()
+        self._task: BackgroundTask[None] = BackgroundTask(
+            lambda ready: self._tunnel.serve(), "megalens-tunnel"
+        )
         atexit.register(self.close)
 
     @property
     def open(self) -> bool:
         """Whether it goes on."""
-        return self._thread.is_alive()
+        return self._task.running
 
     def wait_for(self, run: str | None, seconds: float) -> HubEntry:
         """Return the entry of a run of that machine, by id or name, else the newest.
@@ -277,25 +275,13 @@ class BackgroundTunnel:
             hub = next((hub for hub in found if run in (None, hub.id, hub.name)), None)
             if hub is not None:
                 return hub
-            self._thread.join(0.05)
-        if self._failed is not None:
-            raise self._failed
+            self._task.wait(0.05)
+        if (failure := self._task.failure) is not None:
+            raise failure
         there = ", ".join(f"{hub.name} ({hub.id})" for hub in list(self._tunnel.entries.values())[:10])
         what = f"No live run is called {run!r:.100} on" if run else "No run is live on"
         raise HubError(f"{what} {self._tunnel.host}{f'. Live there: {there}' if there else ''}.")
 
     def close(self) -> None:
         """End the connection and take its runs out of the list."""
-        if self.open:
-            self._loop.call_soon_threadsafe(self._task.cancel)
-            self._thread.join(5)
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._task)
-        except asyncio.CancelledError:
-            pass
-        except HubError as error:
-            self._failed = error
-        finally:
-            self._loop.close()
+        self._task.close(5)

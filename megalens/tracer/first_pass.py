@@ -31,7 +31,7 @@ from torch.utils import _pytree
 from .errors import describe_error
 from .graph_operator import compiles
 from .graph_probes import is_compiled
-from .own_hooks import OwnHook, hook_before, hooks_of
+from .own_hooks import OwnHook, hook_before, hooks_of, remove_all
 from .points import IPassWatch, ModelPoints
 
 _OF_TORCH = frozenset(vars(nn.Module()))
@@ -202,9 +202,7 @@ class FirstPass:
 
     def close(self) -> None:
         """Take the hooks off. Safe twice."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        remove_all(self._handles)
         left, self._left = self._left, None
         if left is not None:
             left.end()

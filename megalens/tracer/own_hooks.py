@@ -81,9 +81,7 @@ class StableHooks:
 
     def remove(self) -> None:
         """Take the two off, and with them all that is here. Safe twice."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        remove_all(self._handles)
 
 
 class Added:
@@ -123,6 +121,12 @@ def hook_after(
     if stable is not None:
         return Added(stable.after, call, prepend)
     return module.register_forward_hook(OwnHook(call), prepend=prepend, always_call=always_call)
+
+
+def remove_all(handles: list[Any]) -> None:
+    """Take the hooks of these handles off, and forget them. Safe twice."""
+    while handles:
+        handles.pop().remove()
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .graph_probes import GraphPass, passes_of
-from .own_hooks import hook_after, hook_before
+from .own_hooks import hook_after, hook_before, remove_all
 
 TRAINING = "train"
 OUTSIDE = "outside"
@@ -214,8 +214,7 @@ def hook_passes(
         for root in roots:
             handles.append(hook_after(root, end))
     except BaseException:
-        for handle in handles:
-            handle.remove()
+        remove_all(handles)
         raise
     return handles
 
@@ -315,10 +314,8 @@ class PassHooks:
             return
         if wanted:
             self._handles = hook_passes(self._roots, self)
-            return
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        else:
+            remove_all(self._handles)
 
     @property
     def begun(self) -> bool:

@@ -19,7 +19,7 @@ from torch import nn
 
 from .coordinator import Coordinator
 from .first_pass import FirstPass
-from .own_hooks import hook_before
+from .own_hooks import hook_before, remove_all
 from .passes import OUTSIDE, PassHooks
 from .points import ModelPoints
 from .sending.peers import StepStart
@@ -245,9 +245,7 @@ class ForgottenStep:
 
     def close(self) -> None:
         """Take the hooks off. Safe twice."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        remove_all(self._handles)
 
     def _called(self, module: nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling() or not torch.is_grad_enabled():

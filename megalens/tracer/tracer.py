@@ -21,6 +21,7 @@ from .errors import TracerError, describe_error, plain_text
 from .graph_probes import GraphProbes
 from .instrument import SPAN_KINDS, Instrument
 from .moments.graph_totals import GraphTotals
+from .own_hooks import remove_all
 from .points import ModelPoints
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Rendezvous
@@ -461,8 +462,7 @@ class Tracer:
     def _close(self, *, finished: bool) -> None:
         if self._steps.closed:
             return
-        for handle in self._handles:
-            handle.remove()
+        remove_all(self._handles)
         self._steps.close()
         if self.graph is not None:
             self.graph.close()

@@ -1,14 +1,42 @@
-"""A real hub process, and clients on real sockets."""
+"""A real hub process, and clients on real sockets. Tests may be coroutines."""
+
+import asyncio
+import inspect
 
 import pytest
 from hub_process import HubProcess
 
+from megalens.hub.recorder import Recorder
 
-@pytest.fixture
+
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a coroutine in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(pyfuncitem.obj(**given))
+    return True
+
+
+@pytest.fixture(autouse=True)
 def runtime(tmp_path, monkeypatch):
     folder = tmp_path / "rt"
     monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(folder))
     return folder
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    """Make recorders that try again soon, of ``tmp_path / "run"``, and close every one."""
+    made = []
+
+    def make(queue_bytes=1 << 28, **options):
+        made.append(Recorder(tmp_path / "run", {"format": 2}, queue_bytes, 0.02, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close({"format": 2})
 
 
 @pytest.fixture

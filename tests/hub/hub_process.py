@@ -1,52 +1,33 @@
 """Helpers of the hub's tests: a hub as a child process, producers and viewers as plain websockets clients."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
-import pyarrow as pa
+from live_run import ROOT as ROOT
+from live_run import WAIT, scalars_frame, started_hub, tensors_frame
+from recorded_moments import moment_table
+from waiting import until as until
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from megalens.hub.discovery import find_hub
 from megalens.protocol import (
-    STREAMS,
+    FrameChecker,
     compressor_infos,
     decode_frame,
     decode_message,
     encode_frame,
-    stream_schema,
 )
-
-ROOT = Path(__file__).parents[2]
-WAIT = 60
-
-
-def until(test, what="it did not come"):
-    """Poll what another thread or process does until it holds; ``what`` is said where it never does."""
-    end = time.monotonic() + WAIT
-    while not test():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 class HubProcess:
     def __init__(self, runtime, *options, preexec=None):
         self.runtime = runtime
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "megalens", "hub", *map(str, options)],
-            cwd=ROOT,
-            env={**os.environ, "MEGALENS_RUNTIME_DIR": str(runtime)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=preexec,
-        )
+        self.process = started_hub(runtime, *options, preexec_fn=preexec)
         self.ready = None
         self.clients = []
 
@@ -186,6 +167,13 @@ class Client:
         self.socket.close()
 
 
+def put(recorder, *frames):
+    """Hand frames over to a recorder as the hub does."""
+    for data in frames:
+        frame = decode_frame(data)
+        recorder.put(FrameChecker().check(frame, data), frame.step, len(data))
+
+
 def peer(name):
     return {"name": name, "version": "0"}
 
@@ -220,63 +208,14 @@ def announce(rank=0, layers=(1, 2, 3, 4), **changes):
     }
 
 
-def tensors(step, layers=(1, 2), size=8, flag="HiddenStates", nan=0, inf=0, rank=0):
-    rows = [
-        {
-            "step": step,
-            "micro_batch": 0,
-            "phase": "train",
-            "pass": "forward",
-            "rank": rank,
-            "layer": layer,
-            "flag": flag,
-            "part": "",
-            "compressor": "NoOp()",
-            "source_shape": [1, 1, size],
-            "shape": [1, 1, size],
-            "values": [float(step)] * size,
-            "labels": [],
-            "nan_count": nan,
-            "inf_count": inf,
-            **STREAMS["tensors"].absent,
-        }
-        for layer in layers
-    ]
-    return encode_frame("tensors", pa.Table.from_pylist(rows, stream_schema("tensors")), step=step)
+def tensors(step, layers=(1, 2), **more):
+    return tensors_frame(step, layers, **more)
 
 
 def scalars(step, names=("loss",), value=1.5):
-    rows = [
-        {"step": step, "time": 1.0, "rank": 0, "name": name, "value": value, "unit": ""} for name in names
-    ]
-    return encode_frame("scalars", pa.Table.from_pylist(rows, stream_schema("scalars")), step=step)
+    return scalars_frame(step, names, value)
 
 
 def moments(step, names=("decoder.layers.0.mlp.linear_fc1.weight",), stats=("param",), nan=0, inf=0):
-    rows = [
-        {
-            "step": step,
-            "samples": 8 * step,
-            "stat": stat,
-            "name": name,
-            "rank": 0,
-            "stage": 0,
-            "count": 64.0,
-            "mean": float(step),
-            "m2": 64.0,
-            "m3": 0.5,
-            "m4": 192.0,
-            "min": -1.0,
-            "max": 2.0,
-            "nan_count": float(nan),
-            "inf_count": float(inf),
-            "negative_inf_count": 0.0,
-            "near_zero_count": 3.0,
-            "rounding": 0.0,
-            "gradient_stage": "",
-            "loss_scale": 1.0,
-        }
-        for stat in stats
-        for name in names
-    ]
-    return encode_frame("moments", pa.Table.from_pylist(rows, stream_schema("moments")), step=step)
+    table = moment_table([step], stats, names, nan_count=float(nan), inf_count=float(inf))
+    return encode_frame("moments", table, step=step)

@@ -2,17 +2,15 @@
 
 import errno
 import json
-import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hub_process import WAIT, moments, scalars, tensors
+from hub_process import moments, put, scalars, tensors, until
 from recorded_files import parquet_of, recorded_table
 
-from megalens.hub.recorder import Recorder
-from megalens.protocol import STREAMS, FrameChecker, Streams, decode_frame, encode_frame
+from megalens.protocol import STREAMS, Streams, decode_frame, encode_frame
 from megalens.runs import open_run
 from megalens.runs.moments.rows.recorded_rows import RecordedRows
 from megalens.runs.query import Query
@@ -21,28 +19,9 @@ from megalens.runs.recorded_streams import KnownFiles, RecordedStreams
 LIMIT = 200_000
 
 
-@pytest.fixture
-def recorder(tmp_path):
-    made = []
-
-    def make(limit=LIMIT):
-        made.append(Recorder(tmp_path / "run", {"format": 1}, 1 << 24, 0.02, limit))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close({"format": 1})
-
-
 def record(recorder, frames):
-    for data in frames:
-        frame = decode_frame(data)
-        recorder.put(FrameChecker().check(frame, data), frame.step, len(data))
-        time.sleep(0)
-    end = time.monotonic() + WAIT
-    while recorder._waiting_bytes:
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    put(recorder, *frames)
+    until(lambda: not recorder._waiting_bytes)
 
 
 def run_of(first, last):
@@ -58,18 +37,15 @@ def steps_of(folder, stream="tensors"):
 
 @pytest.mark.slow
 def test_the_newest_steps_stay_and_the_others_are_named(recorder, tmp_path):
-    bounded = recorder()
+    bounded = recorder(limit_bytes=LIMIT)
     record(bounded, run_of(1, 1000))
     status = bounded.status()
     assert status["bytes"] <= LIMIT == status["limit_bytes"]
     assert status["bytes"] > LIMIT / 2
     ((first, last),) = status["missing_steps"]
     # A tail that was being sealed when it was given up may come back until the sealer has answered.
-    end = time.monotonic() + WAIT
-    while (steps := steps_of(tmp_path))[0] <= last:
-        assert time.monotonic() < end
-        bounded.status()
-        time.sleep(0.005)
+    until(lambda: steps_of(tmp_path)[0] > last)
+    steps = steps_of(tmp_path)
     assert first == 1
     assert sorted(set(steps)) == list(range(steps[0], 1001))
     assert status["missing_steps"] == [[1, steps[0] - 1]]
@@ -78,7 +54,7 @@ def test_the_newest_steps_stay_and_the_others_are_named(recorder, tmp_path):
     assert bounded.dropped_rows == 0
     # Scalars are kept whole.
     assert steps_of(tmp_path, "scalars") == list(range(20, 1001, 20))
-    bounded.close({"format": 1})
+    bounded.close({"format": 2})
     assert parquet_of(tmp_path / "run", "tensors")["step"].to_pylist() == steps
     header = json.loads((tmp_path / "run" / "run.json").read_text())
     assert header["missing_steps"] == [[1, steps[0] - 1]]
@@ -86,7 +62,7 @@ def test_the_newest_steps_stay_and_the_others_are_named(recorder, tmp_path):
 
 
 def test_streams_give_up_the_same_steps(recorder, tmp_path):
-    bounded = recorder()
+    bounded = recorder(limit_bytes=LIMIT)
     record(bounded, (frame for step in range(1, 400) for frame in (tensors(step), moments(step))))
     firsts = [steps_of(tmp_path, stream)[0] for stream in ("tensors", "moments")]
     assert max(firsts) > 100
@@ -96,16 +72,8 @@ def test_streams_give_up_the_same_steps(recorder, tmp_path):
 
 
 @pytest.mark.slow
-def test_without_a_bound_everything_stays(recorder, tmp_path):
-    unbounded = recorder(None)
-    record(unbounded, run_of(1, 200))
-    assert "limit_bytes" not in unbounded.status()
-    assert set(steps_of(tmp_path)) == set(range(1, 201))
-
-
-@pytest.mark.slow
 def test_a_reader_of_statistics_that_grow_sees_that_old_ones_are_gone(recorder, tmp_path):
-    bounded = recorder()
+    bounded = recorder(limit_bytes=LIMIT)
     record(bounded, (moments(step) for step in range(1, 100)))
     rows = RecordedRows(tmp_path / "run")
     rows.refresh()
@@ -121,7 +89,7 @@ def test_a_reader_of_statistics_that_grow_sees_that_old_ones_are_gone(recorder, 
 
 @pytest.mark.slow
 def test_a_disk_that_fails_meanwhile_costs_nothing_but_time(recorder, tmp_path, monkeypatch):
-    bounded = recorder()
+    bounded = recorder(limit_bytes=LIMIT)
     unlink, failures = Path.unlink, []
 
     def failing(path, **options):
@@ -172,10 +140,10 @@ def scores(step, layers=(1, 2)):
 @pytest.mark.slow
 def test_values_go_before_rows_and_rows_keep_their_statistics(recorder, tmp_path):
     limit = 3_000_000
-    bounded = recorder(limit)
+    bounded = recorder(limit_bytes=limit)
     frames = (frame for step in range(1, 201) for frame in (scores(step), tensors(step)))
     record(bounded, frames)
-    bounded.close({"format": 1})
+    bounded.close({"format": 2})
     status = bounded.status()
     assert status["bytes"] <= limit
     assert "missing_steps" not in status
@@ -202,9 +170,9 @@ def test_values_go_before_rows_and_rows_keep_their_statistics(recorder, tmp_path
 
 @pytest.mark.slow
 def test_rows_without_values_do_not_fill_a_recording(recorder, tmp_path):
-    bounded = recorder(100_000)
+    bounded = recorder(limit_bytes=100_000)
     record(bounded, (scores(step) for step in range(1, 401)))
-    bounded.close({"format": 1})
+    bounded.close({"format": 2})
     status = bounded.status()
     assert status["bytes"] <= 100_000
     steps = steps_of(tmp_path)
@@ -216,7 +184,7 @@ def test_rows_without_values_do_not_fill_a_recording(recorder, tmp_path):
 
 @pytest.mark.slow
 def test_a_reader_of_tensors_sees_that_values_are_gone(recorder, tmp_path):
-    bounded = recorder(3_000_000)
+    bounded = recorder(limit_bytes=3_000_000)
     record(bounded, (scores(step) for step in range(1, 50)))
     folder = tmp_path / "run"
     known = RecordedStreams(folder, Streams(STREAMS.values()), False, KnownFiles())
@@ -228,7 +196,7 @@ def test_a_reader_of_tensors_sees_that_values_are_gone(recorder, tmp_path):
     assert lengths()[1] == 4096
     assert [entry["steps"][0] for entry in known.tensor_index(lambda: None).index()] == [1]
     record(bounded, (scores(step) for step in range(50, 200)))
-    bounded.close({"format": 1})
+    bounded.close({"format": 2})
     found = lengths()
     assert (found[1], found[199]) == (0, 4096)
     assert [entry["steps"] for entry in known.tensor_index(lambda: None).index()] == [list(range(1, 200))]

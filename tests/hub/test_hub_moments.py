@@ -4,7 +4,7 @@ import math
 
 import pyarrow.parquet as pq
 import pytest
-from hub_process import moments, scalars, tensors
+from hub_process import moments, scalars
 from recorded_files import segments_of
 
 pytestmark = pytest.mark.slow
@@ -47,38 +47,6 @@ def test_statistics_are_announced_sent_recorded_and_kept_for_who_comes_later(sta
     assert {
         name: column.compression for name, column in columns.items() if column.compression != "ZSTD"
     } == dict.fromkeys(("mean", "m2", "m3", "m4", "min", "max"), "LZ4")
-
-
-def test_a_viewer_that_reads_nothing_loses_tensors_before_moments_and_is_told_how_much(start_hub):
-    hub = start_hub("--queue-bytes", 400_000)
-    small = hub.small_socket()
-    slow = hub.viewer(sock=small, max_queue=1)
-    quick, producer = hub.viewer(), hub.producer()
-    producer.send(moments(1, NAMES))
-    for step in range(2, 402):
-        producer.send(tensors(step, size=4096))
-    producer.send(moments(402, NAMES))
-    producer.send({"type": "goodbye", "reason": "finished"})
-    quick.wait_frames(2, "moments")
-    quick.wait("status", lambda m: m["state"] == "finished")
-
-    def all_told(status):
-        # The message that says how much was given up may itself need room.
-        came = sum(frame.rows for frame in slow.of("tensors"))
-        return status["state"] == "finished" and came + status["dropped"]["viewer"] == 800
-
-    status = slow.wait("status", all_told)
-    assert status["dropped"]["viewer"] > 0
-    assert [frame.step for frame in slow.of("moments")] == [1, 402]
-
-
-def test_a_frame_of_moments_that_is_not_one_ends_its_producer_and_nobody_else(hub):
-    viewer, good, bad = hub.viewer(), hub.producer(), hub.producer(announce_as=1)
-    broken = moments(1).replace(b"gradient_stage", b"gradient_stagf")
-    bad.send(broken)
-    assert bad.closed() == 4400
-    good.send(moments(2))
-    assert viewer.wait_frames(1, "moments")[0].step == 2
 
 
 def test_what_is_not_known_of_raw_sums_counts_as_one(hub):

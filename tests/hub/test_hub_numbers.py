@@ -5,60 +5,40 @@ import json
 import time
 
 import pytest
-from hub_process import announce, encode_frame, peer, scalars, stream_schema, tensors
+from hub_process import announce, scalars, tensors
 from recorded_files import parquet_of
-from websockets.asyncio.client import connect
+from viewer import watch
 
+from megalens.hub.connections import join_hub
 from megalens.hub.job import Ranks
 from megalens.hub.options import HubOptions
 from megalens.hub.server import Hub
-from megalens.protocol import Pace, decode_message, encode_message
+from megalens.protocol import Pace, encode_frame, encode_message, stream_schema
 
 LAYOUT = {"world_size": 2, "tp": 2, "pp": 1, "dp": 1}
 
 
 @pytest.mark.slow
-def test_nothing_waits_by_a_clock_that_jumps(runtime, monkeypatch):
+async def test_nothing_waits_by_a_clock_that_jumps(runtime, monkeypatch):
     """Wall time falls by a day and rises by two while a run goes on: states, statuses and the end come when they should."""
     real = time.time
     offset = [0.0]
     monkeypatch.setattr(time, "time", lambda: real() + offset[0])
 
-    async def client(hub, role):
-        entry = hub.entry
-        socket = await connect(
-            f"ws://{entry.host}:{entry.port}/",
-            additional_headers={"Authorization": f"Bearer {entry.token}"},
-            subprotocols=["megalens.v2"],
-        )
-        join = {"type": "join", "protocol": "megalens.v2", "role": role, "peer": peer(role)}
-        await socket.send(encode_message(join))
-        return socket
-
-    async def until(socket, kind, test):
-        while True:
-            data = await asyncio.wait_for(socket.recv(), 30)
-            message = decode_message(data) if isinstance(data, str) else None
-            if message and message["type"] == kind and test(message):
-                return message
-
-    async def run():
-        hub = Hub(HubOptions(linger=0.2))
-        await hub.start()
-        serving = asyncio.create_task(hub.serve_until_done(asyncio.Event()))
-        viewer, producer = await client(hub, "viewer"), await client(hub, "producer")
-        await producer.send(encode_message(announce()))
-        for step, jump in enumerate((-86_400.0, 172_800.0, -1e9), 1):
-            offset[0] = jump
-            await producer.send(scalars(step))
-            status = await until(viewer, "status", lambda m, step=step: m["step"] == step)
-            assert (status["state"], status["ranks"][0]["state"]) == ("training", "training")
-        await producer.send('{"type":"goodbye","reason":"finished"}')
-        await until(viewer, "status", lambda m: m["state"] == "finished")
-        await viewer.close()
-        await asyncio.wait_for(serving, 30)
-
-    asyncio.run(run())
+    hub = Hub(HubOptions(linger=0.2))
+    await hub.start()
+    serving = asyncio.create_task(hub.serve_until_done(asyncio.Event()))
+    viewer, (producer, _) = await watch(hub.entry), await join_hub(hub.entry, "producer", "tracer")
+    await producer.send(encode_message(announce()))
+    for step, jump in enumerate((-86_400.0, 172_800.0, -1e9), 1):
+        offset[0] = jump
+        await producer.send(scalars(step))
+        status = await viewer.wait("status", lambda m, step=step: m["step"] == step)
+        assert (status["state"], status["ranks"][0]["state"]) == ("training", "training")
+    await producer.send('{"type":"goodbye","reason":"finished"}')
+    await viewer.wait("status", lambda m: m["state"] == "finished")
+    await viewer.socket.close()
+    await asyncio.wait_for(serving, 30)
 
 
 @pytest.mark.slow
@@ -109,7 +89,7 @@ def states(ranks, now):
 
 
 def test_a_process_is_silent_after_two_seconds_and_not_because_the_hub_stood_still():
-    ranks = Ranks(3.0)
+    ranks = Ranks()
     ranks.came(announce(0, layout=LAYOUT), 100.0)
     told = {"rank": 1, "state": "training", "step": 4, "seconds": 0.5}
     ranks.report(0, status(4, ranks=[told]), 101.0)
@@ -121,7 +101,7 @@ def test_a_process_is_silent_after_two_seconds_and_not_because_the_hub_stood_sti
 
 
 def test_who_was_heard_of_last_tells_of_a_process_that_is_no_producer():
-    ranks = Ranks(3.0)
+    ranks = Ranks()
     for rank in (0, 2):
         ranks.came(announce(rank, layout=LAYOUT), 100.0)
     ranks.report(0, status(4, ranks=[{"rank": 3, "state": "silent", "step": 2, "seconds": 5.0}]), 101.0)
@@ -133,7 +113,7 @@ def test_who_was_heard_of_last_tells_of_a_process_that_is_no_producer():
 
 
 def test_an_older_step_does_not_bring_a_process_back_unless_it_says_so():
-    ranks = Ranks(3.0)
+    ranks = Ranks()
     ranks.came(announce(0), 100.0)
     ranks.heard(0, 101.0, 10)
     ranks.heard(0, 102.0, 9)

@@ -3,12 +3,10 @@
 import json
 import resource
 import signal
-import subprocess
-import sys
 
 import pytest
 from hub_process import WAIT, HubProcess, announce, scalars, tensors, until
-from recorded_files import file_names, parquet_of, read_arrows, recorded_table, tails_of
+from recorded_files import file_names, parquet_of, recorded_table, tails_of
 
 from megalens.hub.recorder import Recorder
 from megalens.protocol import FrameChecker, decode_frame, stream_schema
@@ -168,33 +166,3 @@ def test_what_does_not_fit_the_queue_is_counted_by_step(tmp_path):
     recorder.close({"format": 1})
     recorder.close({"format": 1})
     assert json.loads((tmp_path / "run" / "run.json").read_text())["missing_steps"] == [[1, 1]]
-
-
-def test_half_a_message_is_never_left_at_the_end_of_a_stream(tmp_path):
-    """A child that may write 3,000 bytes a file: the second message fits only in part."""
-    code = """
-import resource, signal, sys
-from pathlib import Path
-import pyarrow as pa
-from megalens.hub.recording_folder import RecordingFolder
-from megalens.protocol import FrameChecker, decode_frame, encode_frame, stream_schema
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
-folder = RecordingFolder(Path(sys.argv[1]))
-row = {"step": 1, "time": 1.0, "rank": 0, "name": "x" * 1000, "value": 1.0, "unit": ""}
-data = encode_frame("scalars", pa.Table.from_pylist([row], stream_schema("scalars")), step=1)
-body = FrameChecker().check(decode_frame(data), data)
-folder.append(body)
-try:
-    folder.append(body)
-except OSError:
-    sys.exit(3)
-"""
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "run")], timeout=WAIT)
-    assert done.returncode == 3
-    (path,) = tails_of(tmp_path / "run", "scalars")
-    assert read_arrows(path).num_rows == 1
-    # It ends exactly with the message: what is added later can be read.
-    with open(path, "ab") as file:
-        file.write(decode_frame(scalars(2)).table().to_batches()[0].serialize())
-    assert read_arrows(path).num_rows == 2

@@ -162,14 +162,3 @@ def test_a_viewer_too_slow_for_scalars_is_closed_with_4429_and_comes_back(start_
         if not isinstance(frame, dict):
             rows += frame.table().column("step").to_pylist()
     assert rows == [step for step in range(1, sent + 1) for _ in names]
-
-
-def test_a_stopped_viewer_never_holds_the_producer_up(hub):
-    hub.viewer(max_queue=1)
-    producer = hub.producer()
-    frame = tensors(1, size=100_000)
-    started = time.monotonic()
-    for _ in range(100):
-        producer.send(frame)
-    hub.viewer().wait("status", lambda m: m["step"] == 1)
-    assert time.monotonic() - started < WAIT

@@ -5,28 +5,14 @@ import json
 import os
 import shutil
 
+import hub_process
 import pytest
 from hub_process import scalars, tensors, until
 from recorded_files import parquet_of, recorded_table, tails_of
 
 from megalens.hub.options import HubError
-from megalens.hub.recorder import Recorder
-from megalens.protocol import FrameChecker, decode_frame
 
 RETRY = 0.02
-
-
-@pytest.fixture
-def recorder(tmp_path):
-    made = []
-
-    def make(queue_bytes=1 << 20):
-        made.append(Recorder(tmp_path / "run", {"format": 1}, queue_bytes, RETRY))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close({"format": 1})
 
 
 class Disk:
@@ -66,9 +52,7 @@ def disk(tmp_path, monkeypatch):
 
 
 def put(recorder, steps, make=scalars):
-    for step in steps:
-        data = make(step)
-        recorder.put(FrameChecker().check(decode_frame(data), data), step, len(data))
+    hub_process.put(recorder, *map(make, steps))
 
 
 def written(recorder, steps):
@@ -79,7 +63,7 @@ def written(recorder, steps):
 
 
 def finish(recorder):
-    recorder.close({"format": 1})
+    recorder.close({"format": 2})
     return json.loads((recorder._folder.path / "run.json").read_text())
 
 
@@ -162,7 +146,7 @@ def test_a_training_whose_first_run_json_cannot_be_written_begins_all_the_same(r
 def test_one_that_never_gets_better_is_no_recording_that_was_deleted(recorder, disk):
     disk.at, disk.error = ("replace",), errno.EIO
     recording = recorder()
-    recording.close({"format": 1})
+    recording.close({"format": 2})
     assert recording.status()["message"] == (
         f"The recording stopped: {os.strerror(errno.EIO)}. What is recorded so far stays readable."
     )
@@ -195,8 +179,8 @@ def test_a_deleted_recording_of_which_nothing_new_comes_stays_deleted(recorder, 
     written(recording, "1-5")
     folder = recording._folder.path
     shutil.rmtree(folder)
-    recording.describe({"format": 1, "ended": 1.0})
-    recording.close({"format": 1, "ended": 1.0})
+    recording.describe({"format": 2, "ended": 1.0})
+    recording.close({"format": 2, "ended": 1.0})
     assert not folder.exists()
     assert recording.status()["message"] == "The recording was deleted."
 
@@ -222,10 +206,10 @@ def test_a_recording_never_says_that_it_has_ended_while_rows_wait(recorder, disk
     put(recording, [4])
     until(lambda: recording.status()["state"] == "failed", "the failure was not noticed")
     path = recording._folder.path / "run.json"
-    recording.describe({"format": 1, "state": "finished", "ended": 5.0})
+    recording.describe({"format": 2, "state": "finished", "ended": 5.0})
     until(lambda: json.loads(path.read_text()).get("state") == "finished", "not described")
     assert json.loads(path.read_text())["ended"] is None
     disk.error = None
     until(lambda: json.loads(path.read_text())["ended"] == 5.0, "its end was never told")
-    recording.close({"format": 1, "state": "finished", "ended": 5.0})
+    recording.close({"format": 2, "state": "finished", "ended": 5.0})
     assert steps_of(recording) == [1, 2, 3, 4]

@@ -7,12 +7,12 @@ import stat
 from pathlib import Path
 
 import pytest
-from hub_process import scalars, tensors, until
+from hub_process import put, scalars, tensors, until
 from recorded_files import segments_of, tails_of
 
 from megalens.hub.recorder import Recorder
 from megalens.hub.resumed import set_aside, upgrade_recording
-from megalens.protocol import FrameChecker, decode_frame, make_run_folder, replace_file
+from megalens.protocol import make_run_folder, replace_file
 from megalens.runs.moments.rows.import_folder import cache_folder, locked
 
 RECORDINGS = Path(__file__).parents[2] / "protocol/fixtures/recordings"
@@ -38,9 +38,7 @@ def modes(folder):
 
 def record(folder, **options):
     recorder = Recorder(folder, {"format": 2}, 1 << 24, **options)
-    for data in (tensors(1), scalars(1)):
-        frame = decode_frame(data)
-        recorder.put(FrameChecker().check(frame, data), frame.step, len(data))
+    put(recorder, tensors(1), scalars(1))
     return recorder
 
 

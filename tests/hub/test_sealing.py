@@ -14,33 +14,18 @@ import pandas as pd
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from hub_process import ROOT, WAIT, moments, scalars, tensors, until
+from hub_process import ROOT, WAIT, moments, put, scalars, tensors, until
 from recorded_files import all_sealed, file_names, recorded_table, segments_of, tails_of
 
 from megalens.hub import recording_folder, sealer, stream_folder
 from megalens.hub.recorder import Recorder
-from megalens.protocol import FrameChecker, decode_frame
 
 TAIL = 64 * 1024
 
 
-@pytest.fixture
-def recorder(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def small_tails(monkeypatch):
     monkeypatch.setattr(recording_folder, "_TAIL_BYTES", TAIL)
-    made = []
-
-    def make():
-        made.append(Recorder(tmp_path / "run", {"format": 2}, 1 << 28, 0.02))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close({"format": 2})
-
-
-def put(recorder, data):
-    frame = decode_frame(data)
-    recorder.put(FrameChecker().check(frame, data), frame.step, len(data))
 
 
 def record(recorder, first, last, size=400):
@@ -205,19 +190,16 @@ HUB = """
 import sys
 import time
 from pathlib import Path
-sys.path.insert(0, "tests/hub")
-from hub_process import moments, tensors
+sys.path[:0] = ["tests/hub", "tests/kit"]
+from hub_process import moments, put, tensors
 from megalens.hub import recording_folder
 from megalens.hub.recorder import Recorder
-from megalens.protocol import FrameChecker, decode_frame
 recording_folder._TAIL_BYTES = 64 * 1024
 recorder = Recorder(Path(sys.argv[1]), {"format": 2}, 1 << 28, 0.02)
 step = 0
 while True:
     step += 1
-    for data in (tensors(step, size=400), moments(step)):
-        frame = decode_frame(data)
-        recorder.put(FrameChecker().check(frame, data), step, len(data))
+    put(recorder, tensors(step, size=400), moments(step))
     print(step, flush=True)
     if step > 400:
         # All that there is to be killed in the midst of; what waits for idle cores to be sealed is not to be much.
@@ -283,6 +265,7 @@ def test_many_bytes_that_wait_are_sealed_in_a_hurry(recorder, tmp_path, monkeypa
 @pytest.mark.slow
 def test_the_end_of_a_recording_seals_no_more_than_it_does_in_half_a_second(tmp_path, monkeypatch):
     """How long the end of 400 MB takes, bench/sealing.py measures."""
+    monkeypatch.setattr(recording_folder, "_TAIL_BYTES", 32 << 20)
     sealed, seal = [], recording_folder.seal_tail
 
     def counted(path, *given, **named):

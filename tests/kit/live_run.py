@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+from waiting import until as eventually  # noqa: F401
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -33,20 +34,26 @@ NO_OP = {"compressor": {"name": "NoOp"}}
 QUIET = logging.Logger("quiet", logging.CRITICAL)
 
 
+def started_hub(runtime, *options, **settings):
+    """Return the process of a hub, of which nothing is read yet."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "megalens", "hub", *map(str, options)],
+        cwd=ROOT,
+        env={**os.environ, "MEGALENS_RUNTIME_DIR": str(runtime)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **settings,
+    )
+
+
 class LiveRun:
     """One hub with one producer. ``step()`` makes a step; ``configure`` is answered as a tracer does."""
 
     def __init__(self, runtime, *options, name="gpt-test", controls=()):
         self.name = name
         self.controls = controls
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "megalens", "hub", "--name", name, *map(str, options)],
-            cwd=ROOT,
-            env={**os.environ, "MEGALENS_RUNTIME_DIR": str(runtime)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.process = started_hub(runtime, "--name", name, *options)
         line = self.process.stdout.readline()
         assert line, self.process.stderr.read()
         self.id = json.loads(line)["id"]
@@ -209,7 +216,16 @@ class LiveRun:
 
 
 def tensors_frame(
-    step, layers=(0, 1), size=8, flag="HiddenStates", part="", value=None, side="forward", rank=0
+    step,
+    layers=(0, 1),
+    size=8,
+    flag="HiddenStates",
+    part="",
+    value=None,
+    side="forward",
+    rank=0,
+    nan=0,
+    inf=0,
 ):
     """Return one frame with a row a layer."""
     rows = [
@@ -227,8 +243,8 @@ def tensors_frame(
             "shape": [1, 1, size],
             "values": [float(step if value is None else value)] * size,
             "labels": [],
-            "nan_count": 0,
-            "inf_count": 0,
+            "nan_count": nan,
+            "inf_count": inf,
             **STREAMS["tensors"].absent,
         }
         for layer in layers
@@ -236,18 +252,11 @@ def tensors_frame(
     return encode_frame("tensors", pa.Table.from_pylist(rows, stream_schema("tensors")), step=step)
 
 
-def scalars_frame(step, names=("loss",)):
+def scalars_frame(step, names=("loss",), value=None):
     """Return one frame with a row a name."""
+    value = 4 / step if value is None else value
     rows = [
-        {"step": step, "time": time.time(), "rank": 0, "name": name, "value": 4 / step, "unit": "nats"}
+        {"step": step, "time": time.time(), "rank": 0, "name": name, "value": value, "unit": "nats"}
         for name in names
     ]
     return encode_frame("scalars", pa.Table.from_pylist(rows, stream_schema("scalars")), step=step)
-
-
-def eventually(test, what):
-    """Poll a property of another thread or process until it holds."""
-    end = time.monotonic() + WAIT
-    while not test():
-        assert time.monotonic() < end, f"never came: {what}"
-        threading.Event().wait(0.02)

@@ -67,6 +67,11 @@ def own_hub(tmp_path, monkeypatch):
             continue
 
 
+def hooks(model: nn.Module) -> int:
+    """Return how many hooks are on a model and all its submodules."""
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
 TENSOR_KEY = ("step", "micro_batch", "phase", "pass", "rank", "layer", "flag", "part", "call")
 """What tells a traced tensor from every other one of a run."""
 
@@ -146,11 +151,11 @@ class SmallHub:
         check_message(message)
         self.connections[-1].send(json.dumps(message))
 
-    def next(self, kind: str, timeout: float = 60.0) -> dict:
-        """The next message of a type; others that come before it are left out."""
+    def next(self, kind: str, test=lambda message: True, timeout: float = 60.0) -> dict:
+        """The next message of a type that passes a test; others that come before it are left out."""
         while True:
             message = self.messages.get(timeout=timeout)
-            if message["type"] == kind:
+            if message["type"] == kind and test(message):
                 return message
 
     def next_rows(self, count: int, timeout: float = 60.0) -> list[dict]:
@@ -190,6 +195,8 @@ def traced(small_hub: SmallHub):
         options.setdefault("hub", small_hub.address)
         tracer = trace(model, **options)
         tracers.append(tracer)
+        if options["hub"] == small_hub.address and tracer.points.place.leads:
+            assert tracer.connected(20)
         return tracer
 
     yield start

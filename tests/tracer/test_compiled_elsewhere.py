@@ -97,7 +97,6 @@ def test_code_that_inductor_makes_tells_what_plain_hooks_tell(traced, small_hub,
     losses, _ = train(plain, plain, traced(plain, adapter=layers, hub=None), steps=1, micro_batches=1)
     run = torch.compile(model, fullgraph=True)
     tracer = traced(run, adapter=layers, flags=FLAGS, samples="all")
-    assert tracer.connected(20)
     found, _ = train(run, model, tracer, steps=1, micro_batches=1)
     assert found == pytest.approx(losses, rel=1e-5)
     rows = rows_of(small_hub, tracer)

@@ -46,7 +46,6 @@ def test_routers_experts_and_statistics_are_seen_in_compiled_code_by_two_tracers
     run = torch.compile(model, backend="aot_eager")
     logger = logged(run, attention_entropy=1, router_entropy=1)
     tracer = traced(run, flags=flags, samples="all")
-    assert tracer.connected(20)
     with tracer.step(), logger.step():
         run(input_ids=IDS).logits.sum().backward()
     rows = rows_of(small_hub, tracer)
@@ -95,7 +94,6 @@ def test_what_modules_give_is_perturbed_in_compiled_code(traced, small_hub) -> N
     run = torch.compile(lambda ids: model(ids), fullgraph=True, backend="aot_eager")
     flags = {"MLP2_mat_mul": NoOp()}
     tracer = traced(model, adapter=FEW, allow=["perturb"], compiled=True, flags=flags, samples="all")
-    assert tracer.connected(20)
     announced = small_hub.next("announce")["sites"]
     assert {each["name"]: each["layers"] for each in announced} == {
         "weight": [],

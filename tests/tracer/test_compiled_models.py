@@ -21,23 +21,19 @@ from compiling import (
 )
 from torch import nn
 
-import megalens
 from megalens import NoOp, Tile
 from megalens.api.trace import model_points
 from megalens.tracer.graph_probes import GraphProbes, end_of, is_compiled
 from megalens.tracer.own_hooks import hook_after
 
-pytestmark = pytest.mark.usefixtures("compiler")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("compiler")]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 # Of the other ways test_a_model_says_whether_it_is_to_be_compiled shows that they are found, and test_first_pass_compiled.py that training is the same.
 @pytest.mark.parametrize(("way", "layers"), [("whole", 1), ("blocks", 2)])
 def test_compiled_code_tells_what_hooks_tell(traced, small_hub, way, layers) -> None:
     eager = small(layers)
     tracer = traced(eager, flags=BOTH)
-    assert tracer.connected(20)
     expected = train(eager, eager, tracer)
     known = rows_of(small_hub, tracer)
     assert len(known) == 2 * 2 * 2 * (3 + 1 + 1 + 1) * layers
@@ -45,7 +41,6 @@ def test_compiled_code_tells_what_hooks_tell(traced, small_hub, way, layers) -> 
     model = small(layers)
     run = WAYS[way](model)
     tracer = traced(run, flags=BOTH)
-    assert tracer.connected(20)
     losses, gradients = train(run, model, tracer)
     seen = rows_of(small_hub, tracer)
     assert losses == pytest.approx(expected[0], rel=1e-5)
@@ -61,12 +56,9 @@ def test_compiled_code_tells_what_hooks_tell(traced, small_hub, way, layers) -> 
         assert seen[key]["m2"] == pytest.approx(row["m2"], rel=1e-3, abs=1e-8)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_flags_layers_and_compressors_change_without_a_recompile(traced, small_hub) -> None:
     model = small()
     tracer = traced(model, compiled=True, adapter=FEW)
-    assert tracer.connected(20)
     # A function that calls the model: nothing of the model itself says that it is compiled.
     run = torch.compile(lambda ids: model(ids), fullgraph=True, backend="aot_eager")
     train(run, model, tracer, steps=1)
@@ -90,35 +82,16 @@ def test_flags_layers_and_compressors_change_without_a_recompile(traced, small_h
     assert {row["compressor"] for row in rows.values()} == {"Tile(tiles=2, reduction='mean')", "NoOp()"}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_losses_and_gradients_are_those_of_the_compiled_model_without_probes(traced) -> None:
-    bare, model = small(layers=1), small(layers=1)
-    expected = train(whole(bare), bare, megalens.trace(bare, hub=None))
-    torch.compiler.reset()
-    run = whole(model)
-    tracer = traced(run)
-    assert tracer.graph is not None
-    losses, gradients = train(run, model, tracer)
-    assert losses == expected[0]
-    assert all(map(torch.equal, gradients, expected[1]))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_what_checkpointing_computes_again_is_told_once(traced, small_hub) -> None:
     model = small(layers=1)
     for block in model.blocks:
         block.forward = Recomputed(block.forward)
     run = whole(model)
     tracer = traced(run, flags=BOTH)
-    assert tracer.connected(20)
     train(run, model, tracer)
     assert len(rows_of(small_hub, tracer)) == 2 * 2 * 2 * (3 + 1 + 1 + 1)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_statistics_are_those_of_the_model_uncompiled(logged) -> None:
     intervals = {"activation": 1, "dgrad": 1, "residual": 1, "residual_dgrad": 1, "param": 0}
     found = []
@@ -136,8 +109,6 @@ def test_statistics_are_those_of_the_model_uncompiled(logged) -> None:
             assert found[1][key][name] == pytest.approx(row[name], rel=1e-3, abs=1e-7), (key, name)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("other", [False, True])
 def test_code_that_was_compiled_before_it_was_traced_is_compiled_anew(traced, small_hub, other) -> None:
     """Also that of another model of the class, which torch would use for this one."""
@@ -150,21 +121,16 @@ def test_code_that_was_compiled_before_it_was_traced_is_compiled_anew(traced, sm
             output = run(IDS)
     torch.testing.assert_close(output, expected)
     tracer.close()
-    status = small_hub.next("status")
-    while status["step"] < 2:
-        status = small_hub.next("status")
+    status = small_hub.next("status", lambda m: m["step"] >= 2)
     assert status["probes"] == {"fired": 2, "expected": 2, "missing": []}
     assert "is compiled once more, with probes" in status["warnings"][0]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_layers_that_are_compiled_one_by_one_share_their_code_as_without_a_tracer(traced, small_hub) -> None:
     """More of them than torch compiles of one code."""
     model = small(layers=12)
     run = blocks(model)
     tracer = traced(run, adapter=FEW, flags={"HiddenStates": NoOp()})
-    assert tracer.connected(20)
     seen = hidden_of(small(layers=12))
     train(run, model, tracer, steps=1, micro_batches=1)
     assert recompiled() == 1
@@ -175,8 +141,6 @@ def test_layers_that_are_compiled_one_by_one_share_their_code_as_without_a_trace
         torch.testing.assert_close(torch.tensor(row["values"]), seen[key[5]][0].flatten())
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("way", "first"), [("whole", True), ("blocks", False)])
 def test_of_two_models_of_one_class_each_has_its_own_rows(traced, small_hub, way, first) -> None:
     """The other one is not traced, and is compiled before or after; then it is traced as well."""
@@ -184,7 +148,6 @@ def test_of_two_models_of_one_class_each_has_its_own_rows(traced, small_hub, way
     run, other = WAYS[way](student), WAYS[way](teacher)
     seen = [hidden_of(copy.deepcopy(each)) for each in (student, teacher)]
     tracer = traced(run, adapter=FEW, flags={"HiddenStates": NoOp()})
-    assert tracer.connected(20)
     for step in range(2):
         with tracer.step():
             for each in (other, run)[:: 1 if first else -1]:
@@ -209,8 +172,6 @@ def test_of_two_models_of_one_class_each_has_its_own_rows(traced, small_hub, way
         torch.testing.assert_close(torch.tensor(row["values"]), seen[0][key[5]][0].flatten())
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_tensor_that_is_changed_in_place_behind_a_probe_compiles(traced, small_hub) -> None:
     model = small(layers=1)
     for block in model.blocks:
@@ -225,15 +186,12 @@ def test_a_tensor_that_is_changed_in_place_behind_a_probe_compiles(traced, small
     torch.testing.assert_close(output, expected)
 
 
-@pytest.mark.slow
 def test_a_model_says_whether_it_is_to_be_compiled() -> None:
     assert not is_compiled([small()])
     for way in WAYS.values():
         assert is_compiled([way(small())])
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_tracer_that_is_closed_leaves_no_hook_and_the_probes_of_another(traced, small_hub) -> None:
     model = small(layers=1)
     flags = {"MLP1_mat_mul": NoOp(), "HiddenStates": NoOp()}

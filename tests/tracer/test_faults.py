@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tracing_fixtures import hooks
 
 from megalens import Tile
 from megalens.protocol import check_message
@@ -66,17 +67,13 @@ def refuses(*args, **options):
     raise TypeError("no hooks here")
 
 
-def hooks_of(model) -> int:
-    return sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
-
-
 def test_a_change_that_the_model_does_not_take_is_answered_and_what_was_in_force_goes_on(
     gpt, ids, traced, small_hub, monkeypatch
 ) -> None:
     tracer = traced(gpt, flags={"MLP1_mat_mul": TILE_2})
     expected = step(tracer, gpt, ids)
     small_hub.next_rows(2)
-    hooks = hooks_of(gpt)
+    before = hooks(gpt)
     last = tracer.points.flags["MLP2_mat_mul"].layers[1][0].module
     monkeypatch.setattr(last, "register_forward_hook", refuses, raising=False)
     ask(small_hub, {"flags": {"MLP1_mat_mul": None, "MLP2_mat_mul": TILE_4}})
@@ -87,7 +84,7 @@ def test_a_change_that_the_model_does_not_take_is_answered_and_what_was_in_force
     assert "no hooks here" in answer["message"]
     assert torch.equal(found, expected)
     assert compressors(small_hub) == {"Tile(tiles=2, reduction='mean')"}
-    assert hooks_of(gpt) == hooks
+    assert hooks(gpt) == before
     assert small_hub.next("announce")["config"] == tracer.config
     assert list(tracer.config["flags"]) == ["MLP1_mat_mul"]
 
@@ -97,10 +94,10 @@ def test_a_model_that_takes_no_hooks_any_more_is_left_as_it_is(gpt, ids, traced,
     monkeypatch.setattr(torch.nn.Module, "register_forward_hook", refuses)
     tracer.configure({"MLP2_mat_mul": Tile(4)})
     step(tracer, gpt, ids)
-    assert (hooks_of(gpt), tracer.config["flags"]) == (0, {})
+    assert (hooks(gpt), tracer.config["flags"]) == (0, {})
     assert tracer._coordinator.worker.health.failures == 2
     tracer.close()
-    assert hooks_of(gpt) == 0
+    assert hooks(gpt) == 0
 
 
 class Odd(Instrument):

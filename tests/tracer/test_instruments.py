@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tracing_fixtures import hooks
 
 import megalens
 from megalens import Tile
@@ -66,10 +67,6 @@ class PassDiary(Diary):
         self.told.append(("backward ends",))
 
 
-def hooks(model: torch.nn.Module) -> int:
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
-
-
 def test_an_instrument_is_told_of_steps_phases_and_the_end_and_leaves_no_hook(gpt, ids, traced) -> None:
     diary = Diary()
     before = hooks(gpt)
@@ -125,28 +122,6 @@ def test_an_instrument_that_fails_is_named_and_neither_the_step_nor_another_one_
     assert len(small_hub.next_rows(6)) == 6
     assert diary.told.count(("ends",)) == 3
     assert [text for text in tracer.status()["warnings"] if "broken failed: RuntimeError: out of ink" in text]
-
-
-def test_losses_are_the_same_to_the_bit_with_instruments_and_without(gpt, ids, traced) -> None:
-    def losses(tracer) -> list[float]:
-        torch.manual_seed(3)
-        model = type(gpt)(gpt.config)
-        tracer = traced(model, **tracer) if tracer is not None else None
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        found = []
-        for _ in range(5):
-            if tracer is not None:
-                tracer.step().__enter__()
-            loss = model.loss(ids)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            if tracer is not None:
-                tracer.step().__exit__()
-            found.append(loss.item())
-        return found
-
-    assert losses(None) == losses({"instruments": [PassDiary()], "flags": {"MLP1_mat_mul": Tile(2)}})
 
 
 def test_settings_are_told_under_the_instruments_own_name(gpt, traced, small_hub) -> None:

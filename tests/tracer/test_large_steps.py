@@ -78,7 +78,6 @@ def test_what_does_not_fit_beside_what_waits_comes_without_values_and_is_named(
     gpt, traced, small_hub, caplog
 ) -> None:
     tracer = traced(gpt, flags={SCORES: NoOp(), MLP1: NoOp()}, samples="all")
-    assert tracer.connected(20)
     wide = torch.randint(0, 50, (64, 12))
     # A layer has 74 kB of attention and 197 kB of MLP1.
     tracer._coordinator.worker.queue_bytes = 500_000
@@ -112,7 +111,6 @@ def test_what_does_not_fit_beside_what_waits_comes_without_values_and_is_named(
 
 def test_rows_that_no_hub_takes_before_the_end_are_said(gpt, ids, traced, small_hub, caplog) -> None:
     tracer = traced(gpt, flags={MLP1: NoOp()})
-    assert tracer.connected(20)
     with held(tracer):
         with tracer.step():
             gpt(ids)
@@ -122,7 +120,6 @@ def test_rows_that_no_hub_takes_before_the_end_are_said(gpt, ids, traced, small_
 
 def test_large_rows_leave_room_for_small_ones(gpt, ids, traced, small_hub) -> None:
     tracer = traced(gpt, flags={MLP1: NoOp()}, samples="all")
-    assert tracer.connected(20)
     worker = tracer._coordinator.worker
     with held(tracer):
         # Larger than all that may wait, and taken since only a byte of a test waits.
@@ -172,7 +169,6 @@ def test_rows_of_any_stream_that_are_more_than_a_message_go_in_several(
 ) -> None:
     monkeypatch.setattr("megalens.tracer.sending.producer._MOST_FRAME_BYTES", 1000)
     tracer = traced(gpt, flags={})
-    assert tracer.connected(20)
     row = {"step": 1, "time": 1.0, "rank": 0, "name": "loss", "value": 2.0, "unit": ""}
     long = [f"loss {number}" for number in range(50)]
     schema = STREAMS["scalars"].schema

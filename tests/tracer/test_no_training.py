@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformers
 from seen_statistics import same
+from tracing_fixtures import hooks
 
 import megalens
 from megalens import Tile, trace
@@ -259,11 +260,9 @@ def test_a_step_is_looked_at_for_sizes_before_anything_is_traced(gpt, ids, small
                     gpt(part).square().mean().backward()
                     with torch.no_grad():
                         gpt(part)
-            hooks = sum(len(each._forward_hooks) + len(each._forward_pre_hooks) for each in gpt.modules())
-            assert hooks == 0
+            assert hooks(gpt) == 0
             assert tracer.status().get("micro_batches") == (None if step < 2 else 2)
-    while (message := small_hub.next("announce"))["flags"][0]["bytes_per_layer"] is None:
-        pass
+    message = small_hub.next("announce", lambda m: m["flags"][0]["bytes_per_layer"] is not None)
     flags = {each["name"]: each for each in message["flags"]}
     seen: list = []
     twin.blocks[0].mlp.fc1.register_forward_hook(lambda module, args, output: seen.append(output))

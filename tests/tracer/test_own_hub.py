@@ -5,25 +5,18 @@ import os
 import re
 import resource
 import signal
-import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 from recorded_files import tails_of
+from waiting import until
 
 from megalens import Tile, trace
 from megalens.runs import open_run
 from megalens.tracer import TracerError
 
 pytestmark = pytest.mark.slow
-
-
-def until(condition, seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about in time"
-        time.sleep(0.02)
 
 
 def steps(tracer, gpt, ids, count: int) -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from perturbing import site
 from torch.utils.checkpoint import checkpoint
+from tracing_fixtures import hooks
 
 from megalens import Tile
 from megalens.demo.model import GPT, GPTConfig
@@ -36,10 +37,6 @@ def arm(small_hub, sites: dict | None, **more) -> dict:
         # What was armed before may still be told to apply.
         if answer["applied"] is False:
             return answer
-
-
-def hooks(model: torch.nn.Module) -> int:
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
 
 def test_a_perturbation_ends_by_itself_and_leaves_the_training_as_it_was(gpt, ids, traced, small_hub) -> None:

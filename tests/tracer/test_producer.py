@@ -6,17 +6,10 @@ import time
 import numpy as np
 import pytest
 import torch
+from waiting import until
 
 from megalens import NoOp, Projection, Tile, trace
 from megalens.tracer import TracerError
-
-
-def until(condition, seconds: float = 60.0) -> None:
-    """Wait for something that another thread brings about."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about in time"
-        time.sleep(0.01)
 
 
 def test_the_producer_joins_with_its_token_and_announces_what_can_be_traced(gpt, traced, small_hub) -> None:
@@ -58,7 +51,6 @@ def test_sizes_are_announced_again_once_the_first_traced_pass_has_shown_them(
     gpt, ids, traced, small_hub
 ) -> None:
     tracer = traced(gpt, flags={"MLP1_mat_mul": Tile(4)})
-    assert tracer.connected(10)
     with tracer.step():
         gpt(ids)
     sizes: dict = {"InputTokens": None}
@@ -176,9 +168,7 @@ def test_a_stalled_hub_costs_bounded_memory_and_counted_rows_and_no_waiting(
     assert producer.health.dropped > 0
     small_hub.reading.set()
     tracer.close()
-    status = small_hub.next("status")
-    while status["step"] < 200:
-        status = small_hub.next("status")
+    status = small_hub.next("status", lambda m: m["step"] >= 200)
     assert status["dropped"]["producer"] + small_hub.rows.qsize() == 200 * 4
     assert small_hub.next("goodbye")["reason"] == "finished"
 

@@ -3,10 +3,10 @@
 import json
 import os
 import signal
-import time
 
 import pytest
 from recorded_files import tails_of
+from waiting import until
 
 import megalens
 from megalens import Tile, trace
@@ -41,13 +41,6 @@ def train(gpt, ids, tmp_path, own_hub):
         return tracer
 
     return run
-
-
-def until(test):
-    end = time.monotonic() + 60
-    while not test():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def recorded(folder, step):

@@ -97,23 +97,6 @@ def test_steps_of_more_and_of_fewer_micro_batches_keep_rows_of_their_own(gpt, id
     assert rows == {}
 
 
-def test_evaluation_is_not_counted(gpt, ids, logged) -> None:
-    logger = logged(gpt, activation=1)
-    seen = []
-    with logger.step():
-        with torch.no_grad():
-            gpt.loss(ids)
-        with logger.tracer.phase("eval"):
-            gpt.loss(ids)
-        handle = gpt.blocks[0].mlp.fc1.register_forward_hook(lambda m, a, out: seen.append(out.detach()))
-        gpt.loss(ids).backward()
-        handle.remove()
-        with torch.no_grad():
-            gpt.loss(ids)
-    rows = logged.rows()
-    same(rows["activation", "blocks.0.mlp.fc1/output0", 1], *seen)
-
-
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_what_checkpointing_computes_twice_is_counted_once(gpt, ids, logged, reentrant: bool) -> None:
     whole, cut = gpt, GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))

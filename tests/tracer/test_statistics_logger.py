@@ -12,7 +12,6 @@ from torch import nn
 
 import megalens
 from megalens.adapters import Adapter
-from megalens.demo.model import GPT, GPTConfig
 from megalens.tracer import TracerError
 
 
@@ -43,26 +42,6 @@ def test_nothing_is_installed_while_everything_is_off(gpt, ids, logged) -> None:
     assert hooks() == before
     seldom.close()
     assert (hooks(), len(optimizer._optimizer_step_pre_hooks)) == (0, 0)
-
-
-def test_losses_are_the_same_to_the_last_bit(ids, logged) -> None:
-    def losses(log: bool) -> list[float]:
-        torch.manual_seed(0)
-        model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
-        optimizer = torch.optim.AdamW(model.parameters(), 0.01)
-        logger = logged(model, optimizer, **ALL) if log else None
-        found = []
-        for _ in range(5):
-            with logger.step() if logger else torch.enable_grad():
-                loss = model.loss(ids)
-                loss.backward()
-                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
-                optimizer.zero_grad()
-            found.append(loss.item())
-        return found
-
-    assert losses(True) == losses(False)
 
 
 def test_a_tracer_that_is_there_carries_the_statistics_beside_its_flags(gpt, ids, traced, small_hub) -> None:

@@ -5,19 +5,13 @@ import math
 import pytest
 import torch
 from as_supposed import AsSupposed
-from torch import nn
 from torch.utils.checkpoint import checkpoint
+from tracing_fixtures import hooks
 
 from megalens import NoOp, Tile, trace
 from megalens.adapters import Adapter
-from megalens.demo.model import GPT, GPTConfig
 from megalens.protocol import ProtocolError
 from megalens.tracer import TracerError
-
-
-def hooks(model: nn.Module) -> int:
-    """Hooks on a model and all its submodules."""
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
 
 def test_a_training_that_goes_on_counts_on(gpt, ids, traced, small_hub) -> None:
@@ -175,53 +169,6 @@ def test_hooks_exist_only_while_a_flag_needs_them(gpt, ids, traced) -> None:
     assert hooks(gpt) == 0
 
 
-def losses(tracing: bool, traced) -> list[float]:
-    torch.manual_seed(7)
-    model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
-    flags = ["QKV_mat_mul", "RawAttentionScore_mat_mul", "MLP1_mat_mul", "HiddenStates", "InputTokens"]
-    tracer = traced(model, flags=flags if tracing else None, samples=None)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
-    found = []
-    for _ in range(8):
-        with tracer.step():
-            loss = model.loss(torch.randint(0, 50, (4, 9)))
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            tracer.log(loss=loss.detach())
-        found.append(loss.item())
-    return found
-
-
-def test_losses_with_and_without_tracing_are_bit_identical(traced) -> None:
-    assert losses(True, traced) == losses(False, traced)
-
-
-def test_a_probe_that_did_not_fire_is_named(gpt, ids, traced, small_hub, monkeypatch) -> None:
-    # Tests before this one may have compiled something in this process.
-    monkeypatch.setattr("megalens.tracer.tensors.retained.compiles", lambda: False)
-    tracer = traced(gpt, flags={"MLP1_mat_mul": Tile(2), "MLP2_mat_mul": Tile(2)})
-    with tracer.step():
-        gpt(ids)
-    second = gpt.blocks[1].mlp
-    second.forward = lambda x: second.fc2.forward(second.fc1(x))
-    with tracer.step():
-        gpt(ids)
-    tracer.close()
-    assert tracer.status()["probes"] == {
-        "fired": 3,
-        "expected": 4,
-        "missing": ["MLP2 output, layer 1"],
-        "reasons": [
-            {
-                "reason": "its module was not called in this step, or only its forward method, which runs no "
-                "hooks",
-                "missing": ["MLP2 output, layer 1"],
-            }
-        ],
-    }
-
-
 def test_recomputation_in_the_backward_pass_is_no_second_forward_pass(gpt, ids, traced, small_hub) -> None:
     tracer = traced(gpt, flags={"MLP1_mat_mul": Tile(1)})
     for block in gpt.blocks:
@@ -256,17 +203,6 @@ def test_an_error_of_the_tracers_own_never_reaches_the_step(gpt, ids, traced, sm
     assert status["warnings"] == ["Queries, keys and values, layer 0 could not be traced: cannot be cut"]
 
 
-def test_a_module_that_returns_no_tensor_is_reported_and_not_traced(gpt, ids, traced, small_hub) -> None:
-    adapter = Adapter(layer="blocks.{i}", probabilities="attention[1]")
-    tracer = traced(gpt, flags=["RawAttentionScore_mat_mul"], layers="0", adapter=adapter)
-    with tracer.step():
-        gpt(ids)
-    tracer.close()
-    status = small_hub.next("status")
-    assert status["probes"]["fired"] == 0
-    assert "returns no probabilities" in status["warnings"][0]
-
-
 def test_non_finite_entries_are_counted_before_compression_and_their_first_place_is_kept(
     gpt, ids, traced, small_hub
 ) -> None:
@@ -281,9 +217,7 @@ def test_non_finite_entries_are_counted_before_compression_and_their_first_place
     rows = small_hub.next_rows(4)
     # All three samples of 8 positions are looked at, whatever is kept of them.
     assert [(r["nan_count"], r["inf_count"]) for r in rows] == [(0, 0), (0, 0), (0, 0), (24, 48)]
-    status = small_hub.next("status")
-    while status["step"] < 2:
-        status = small_hub.next("status")
+    status = small_hub.next("status", lambda m: m["step"] >= 2)
     assert status["nonfinite"] == {"count": 72, "first": {"step": 2, "layer": 1, "flag": "MLP1_mat_mul"}}
 
 

@@ -15,6 +15,7 @@ import megalens
 from megalens import NoOp
 from megalens.adapters.watch import PassWatch
 from megalens.demo.model import GPT, GPTConfig
+from megalens.tracer.instrument import Instrument
 
 IDS = torch.arange(16).reshape(2, 8)
 EVERYTHING = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul", "HiddenStates", "AttentionOutput_mat_mul")
@@ -57,15 +58,24 @@ def train(model: nn.Module, tracer=None) -> tuple[list[float], list[Tensor]]:
             loss = nn.functional.cross_entropy(model(IDS).flatten(0, 1), IDS.flatten())
             optimizer.zero_grad()
             loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
         losses.append(loss.item())
     return losses, [each.clone() for each in model.state_dict().values()]
 
 
+class Following(Instrument):
+    """Follows the passes, as an instrument of others may."""
+
+    name = "following"
+    passes = True
+
+
 def with_all(traced, statistics: bool):
     def begin(model, optimizer):
-        flags = {name: {"compressor": NoOp(), "passes": ["forward", "backward"]} for name in EVERYTHING}
-        tracer = traced(model, flags=flags)
+        names = (*EVERYTHING, *(["RawAttentionScore_mat_mul"] if isinstance(model, GPT) else []))
+        flags = {name: {"compressor": NoOp(), "passes": ["forward", "backward"]} for name in names}
+        tracer = traced(model, flags=flags, instruments=[Following()])
         if statistics:
             every = dict.fromkeys((*STATISTICS, *SEEN), 1)
             megalens.log_statistics(model, optimizer, tracer=tracer, **every)
@@ -74,12 +84,17 @@ def with_all(traced, statistics: bool):
     return begin
 
 
-@pytest.mark.parametrize("statistics", [False, True])
+def demo() -> GPT:
+    torch.manual_seed(7)
+    return GPT(GPTConfig(vocabulary=16, layers=2, hidden=16, heads=2, sequence=8))
+
+
+@pytest.mark.parametrize(("kind", "statistics"), [(Odd, False), (Odd, True), (demo, False)])
 def test_weights_buffers_and_random_numbers_are_those_of_a_training_that_nobody_watches(
-    traced, statistics
+    traced, kind, statistics
 ) -> None:
-    losses, state = train(Odd())
-    watched, seen = train(Odd(), with_all(traced, statistics))
+    losses, state = train(kind())
+    watched, seen = train(kind(), with_all(traced, statistics))
     assert watched == losses
     assert all(map(torch.equal, seen, state))
 
@@ -88,7 +103,7 @@ def test_nothing_of_a_watch_is_left_once_its_pass_is_over(traced, monkeypatch) -
     watches: list[weakref.ref[PassWatch]] = []
     begin = PassWatch.begin
     monkeypatch.setattr(PassWatch, "begin", lambda self: (watches.append(weakref.ref(self)), begin(self))[1])
-    model = GPT(GPTConfig(vocabulary=16, layers=2, hidden=16, heads=2, sequence=8))
+    model = demo()
     tracer = traced(model, flags=dict.fromkeys(EVERYTHING, NoOp()))
     with tracer.step():
         loss = model(IDS).sum()

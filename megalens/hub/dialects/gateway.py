@@ -16,14 +16,13 @@ from ...protocol import ProtocolError, compressor_from_setting, decode_frame
 from ...protocol.messages_generated import CompressorSetting, FlagSetting
 from ..discovery import HubEntry
 from .dialect import DIALECTS
-from .generation_writer import numbers_json
+from .generation_writer import update_text
 from .hub_gateway import GatewayClient, HubGateway, error_text, refusal_text
 from .peer_message import is_shape
 from .peer_request import reduction_of
 
-_FLAGS = DIALECTS["3606"].flags
-
 _DIALECT = DIALECTS["3606"]
+_FLAGS = _DIALECT.flags
 _NUMBERS = {name: number for number, name in _DIALECT.numbers.items()}
 _SENT = ("forward", "train")
 _KEY = ("step", "micro_batch", "phase", "rank", "layer", "flag")
@@ -46,11 +45,8 @@ def updates(table: pa.Table) -> Iterator[Update]:
     for rows in _tensors(table):
         first = rows[0]
         values = _joined(rows)
-        head = (
-            f'{{"type":"update","update_type":{_NUMBERS[first["flag"]]},"layer_id":{first["layer"] + 1},'
-            f'"args":[{",".join(map(str, values.shape))}],"result":'
-        )
-        yield Update(first["flag"], list(first["source_shape"]), f"{head}{numbers_json(values)}}}")
+        text = update_text(_NUMBERS[first["flag"]], first["layer"], values.shape, values)
+        yield Update(first["flag"], list(first["source_shape"]), text)
 
 
 def _tensors(table: pa.Table) -> Iterator[list[dict[str, Any]]]:

@@ -125,7 +125,7 @@ class GenerationWriter:
                 if flag == _MLP2 and self._asked.plot:
                     self._keep(layer, values)
                 args = values.shape[1:] if flag == _ATTENTION else (positions,)
-                yield _update(flag, layer, args, values)
+                yield update_text(_NUMBERS[flag], layer, args, values)
         if done.tokens:
             yield self._candidates(done.tokens)
 
@@ -140,7 +140,7 @@ class GenerationWriter:
             points = np.full((*real.shape, 2), np.nan, np.float32)
             if real.any():
                 points[real] = plane(values[real])
-            yield _update(_PLOT, layer, real.shape, points)
+            yield update_text(_NUMBERS[_PLOT], layer, real.shape, points)
 
     def finish(self) -> str:
         every = [[*prompt, *written] for prompt, written in zip(self._prompts, self._written, strict=True)]
@@ -271,9 +271,10 @@ def _info(number: int, text: str, logit: float, probability: float) -> dict[str,
     }
 
 
-def _update(flag: str, layer: int, args: Sequence[int], values: _Values) -> str:
+def update_text(number: int, layer: int, args: Sequence[int], values: _Values) -> str:
+    """Return an ``update`` of values, in the words of every dialect: layers count from 1."""
     return (
-        f'{{"type":"update","update_type":{_NUMBERS[flag]},"layer_id":{layer + 1},'
+        f'{{"type":"update","update_type":{number},"layer_id":{layer + 1},'
         f'"args":[{",".join(map(str, args))}],"result":{numbers_json(values)}}}'
     )
 

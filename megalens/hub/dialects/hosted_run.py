@@ -9,13 +9,12 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 import pyarrow as pa
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from ...protocol import SUBPROTOCOL, ProtocolError, Stream, decode_message, encode_frame, encode_message
-from ...protocol.connection import hub_options
-from ...protocol.messages_generated import ConfigPatch, Message, Peer
-from ...protocol.version import own_version
+from ...protocol import ProtocolError, Stream, decode_message, encode_frame, encode_message
+from ...protocol.messages_generated import ConfigPatch, Message
+from ..connections import join_hub
 from ..discovery import HubEntry
 from ..options import HubOptions
 from ..server import Hub
@@ -27,8 +26,6 @@ Configure = Callable[[str, ConfigPatch], Awaitable[None]]
 ``ProtocolError``.
 """
 
-_OPEN_SECONDS = 10
-
 
 class ProducerLink:
     """Speaks our protocol to a hub as its producer of rank 0, for a translation or a replay.
@@ -38,24 +35,16 @@ class ProducerLink:
 
     def __init__(self, entry: HubEntry, name: str, configure: Configure) -> None:
         self._entry = entry
-        self._peer: Peer = {"name": name, "version": own_version()}
+        self._name = name
         self._configure = configure
         self._connection: ClientConnection | None = None
         self._reader: asyncio.Task[None] | None = None
         self._seq = 0
 
     async def open(self) -> None:
-        self._connection = await connect(
-            self._entry.address,
-            max_size=64 << 20,
-            open_timeout=_OPEN_SECONDS,
-            # The hub pings.
-            ping_interval=None,
-            close_timeout=5,
-            **hub_options(self._entry.token, SUBPROTOCOL),
+        self._connection, _ = await join_hub(
+            self._entry, "producer", self._name, max_size=64 << 20, close_timeout=5
         )
-        await self.say({"type": "join", "protocol": SUBPROTOCOL, "role": "producer", "peer": self._peer})
-        decode_message(await asyncio.wait_for(self._connection.recv(), _OPEN_SECONDS), allowed=("hello",))
         self._reader = asyncio.create_task(self._read(self._connection))
 
     async def say(self, message: Message) -> None:

@@ -14,15 +14,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.http11 import Request, Response
 
-from ...protocol import SUBPROTOCOL, ProtocolError, decode_message, encode_message
-from ...protocol.connection import hub_options
-from ...protocol.messages_generated import FlagInfo, Hello, Join, Message, Peer
-from ...protocol.version import own_version
+from ...protocol import ProtocolError, decode_message, encode_message
+from ...protocol.messages_generated import FlagInfo, Hello, Message
+from ..connections import join_hub
 from ..discovery import HubEntry
 from .dialect import DialectError
 from .peer_message import read_message
@@ -162,33 +161,22 @@ class HubViewer:
 
     def __init__(self, entry: HubEntry, name: str) -> None:
         self._entry = entry
-        self._peer: Peer = {"name": name, "version": own_version()}
+        self._name = name
         self._connection: ClientConnection | None = None
 
     async def __aenter__(self) -> HubViewer:
         """Connect and join; raises ``DialectError`` (``unreachable``)."""
         try:
-            self._connection = await connect(
-                self._entry.address,
+            self._connection, self.hello = await join_hub(
+                self._entry,
+                "viewer",
+                self._name,
                 max_size=512 << 20,
-                ping_interval=None,
                 # What the hub still sends is not read any more.
                 close_timeout=0.5,
-                **hub_options(self._entry.token, SUBPROTOCOL),
             )
-            join: Join = {
-                "type": "join",
-                "protocol": SUBPROTOCOL,
-                "role": "viewer",
-                "peer": self._peer,
-            }
-            await self._connection.send(encode_message(join))
-            hello = decode_message(await self._connection.recv(), allowed=("hello",))
         except (OSError, InvalidHandshake, asyncio.TimeoutError, ConnectionClosed) as error:
-            await self.__aexit__(None, None, None)
             raise DialectError("unreachable", "The run's hub could not be reached.") from error
-        assert hello["type"] == "hello"
-        self.hello = hello
         return self
 
     async def __aexit__(

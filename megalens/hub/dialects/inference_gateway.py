@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
 from ...protocol import EMBEDDING, Frame, MegalensError, ProtocolError, compressor_from_setting, decode_frame
 from ...protocol.errors import must_be
 from ...protocol.messages_generated import Cancel, Configure, FlagInfo, FlagSetting, Generate, Message, Phase
+from ..background import BackgroundTask
 from ..discovery import HubEntry
 from .client_generate import ClientGeneration, TensorKey, WrittenPass, WrittenPasses, read_generate
 from .dialect import DialectError
@@ -56,25 +54,16 @@ class ServedInference:
     """
 
     def __init__(self, entry: HubEntry, port: int = 5000, host: str = LOOPBACK) -> None:
-        self._gateway = InferenceGateway(entry, port, host=host)
-        self._loop = asyncio.new_event_loop()
-        self._ready: Future[int] = Future()
-        self._task: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._run, name="megalens-inference", daemon=True)
-        self._thread.start()
+        self._task = BackgroundTask(InferenceGateway(entry, port, host=host).run, "megalens-inference")
         try:
-            self.address = address_of(host, self._ready.result())
+            self.address = address_of(host, self._task.ready())
         except BaseException:
-            self._thread.join()
+            self.close()
             raise
 
     def close(self) -> None:
         """Serve no more. Safe twice."""
-        if self._task is not None:
-            # Its loop may end by itself at this moment.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join()
+        self._task.close()
 
     def __enter__(self) -> ServedInference:
         return self
@@ -83,21 +72,6 @@ class ServedInference:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._task = asyncio.current_task()
-        try:
-            await self._gateway.run(self._ready.set_result)
-        except asyncio.CancelledError:
-            pass
-        except Exception as error:
-            if self._ready.done():
-                raise
-            self._ready.set_exception(error)
 
 
 class ClientTurn:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import sys
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from ...protocol import EMBEDDING, ProtocolError, compressor_infos, shown_text
 from ...protocol.messages_generated import Announce, Config, ConfigPatch, FlagInfo, Status
 from ...protocol.version import own_version
 from ..options import HubOptions
-from ..terminal import ask_to_stop, show_line
+from ..terminal import run_shown, silence_websockets
 from .dialect import Dialect, DialectError, Translation
 from .hosted_run import HostedRun
 from .peer_message import MOST_BYTES, BadMessage, TensorRow, detect, open_peer, read_message
@@ -411,24 +410,20 @@ async def follow(
     ``linger`` is, without a recording, how long viewers find the finished run. Raises ``DialectError``,
     ``HubError`` or ``ProtocolError``; a recording that began is closed.
     """
-    # What websockets logs about a peer's faults is in the status.
-    logging.getLogger("websockets").addHandler(logging.NullHandler())
-    logging.getLogger("websockets").propagate = False
+    silence_websockets()
     translator = Translator(plan)
     options = HubOptions(name=plan.name, record=record, record_mode=record_mode, linger=linger)
     async with HostedRun(options, f"translation of {plan.address}"[:200], translator.configure) as host:
         print(f"run {host.entry.id}", flush=True)
         if record is not None:
             print(shown_text(f"recorded in {host.entry.record}"), flush=True)
-        showing = asyncio.create_task(show_line(translator.line))
         try:
-            stopped = await ask_to_stop(
+            stopped = await run_shown(
                 _translate(translator, host, record is None),
+                translator.line,
                 stdin_closed if until_stdin_closes else None,
             )
         finally:
-            showing.cancel()
-            await asyncio.wait([showing])
             _sum_up(translator)
         if stopped:
             await host.finish()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ...protocol import shown_text
 from ...runs import RunFolder
+from ..background import BackgroundTask
 from ..dialects.hosted_run import HostedRun
 from ..discovery import HubEntry
 from ..options import HubOptions
-from ..terminal import ask_to_stop, show_line
+from ..terminal import run_shown, silence_websockets
 from .replayer import Replayer
 
 __all__ = ["Replay", "Replayer", "play", "serve"]
@@ -26,19 +26,13 @@ async def play(
     folder: str, speed: float | None, *, loop: bool, first: int | None, wait_for_viewer: bool, linger: float
 ) -> None:
     """Replay a folder to its end, or until somebody asks to stop; raises ``ClientError`` or ``HubError``."""
-    logging.getLogger("websockets").addHandler(logging.NullHandler())
-    logging.getLogger("websockets").propagate = False
+    silence_websockets()
     recording = RunFolder(folder)
     replayer = Replayer(recording, speed, loop=loop, first=first, wait_for_viewer=wait_for_viewer)
     options = HubOptions(name=recording.name[:200], linger=linger)
     async with HostedRun(options, "replay", replayer.configure) as host:
         print(f"run {host.entry.id}", flush=True)
-        showing = asyncio.create_task(show_line(replayer.line))
-        try:
-            await ask_to_stop(_all(replayer, host))
-        finally:
-            showing.cancel()
-            await asyncio.wait([showing])
+        await run_shown(_all(replayer, host), replayer.line)
         print(shown_text(replayer.line()), flush=True)
 
 
@@ -51,7 +45,7 @@ async def _all(replayer: Replayer, host: HostedRun) -> None:
 class Replay:
     """A replay in a thread of this process; ``entry`` has its hub's address and token."""
 
-    def __init__(self, entry: HubEntry, sent: threading.Event, fault: list[BaseException]) -> None:
+    def __init__(self, entry: HubEntry, sent: threading.Event, fault: list[Exception]) -> None:
         self.entry = entry
         self._sent = sent
         self._fault = fault
@@ -97,47 +91,28 @@ def serve(
     recording = RunFolder(folder)
     # Wrong arguments raise here, not in the thread.
     Replayer(recording, speed, first=first)
-    ready, sent, over = threading.Event(), threading.Event(), asyncio.Event()
-    known: list[tuple[HubEntry, asyncio.AbstractEventLoop]] = []
-    fault: list[BaseException] = []
+    sent = threading.Event()
+    fault: list[Exception] = []
 
-    async def replay() -> None:
+    async def replay(ready: Callable[[HubEntry], None]) -> None:
         replayer = Replayer(recording, speed, loop=loop, first=first, wait_for_viewer=wait_for_viewer)
         options = HubOptions(name=recording.name[:200], linger=_FOREVER)
-        async with HostedRun(options, "replay", replayer.configure) as host:
-            known.append((host.entry, asyncio.get_running_loop()))
-            ready.set()
-            sending = asyncio.create_task(replayer.run(host))
-            ending = asyncio.create_task(over.wait())
-            await asyncio.wait([sending, ending], return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                if (error := sending.exception()) is not None:
+        try:
+            async with HostedRun(options, "replay", replayer.configure) as host:
+                ready(host.entry)
+                try:
+                    await replayer.run(host)
+                except Exception as error:
                     fault.append(error)
                 await host.finish()
                 sent.set()
-                await ending
-            else:
-                sending.cancel()
-                await asyncio.wait([sending])
-
-    def work() -> None:
-        try:
-            asyncio.run(replay())
-        except BaseException as error:
-            fault.append(error)
+                # Until the block ends.
+                await asyncio.Event().wait()
         finally:
-            ready.set()
             sent.set()
 
-    thread = threading.Thread(target=work, name="megalens-replay", daemon=True)
-    thread.start()
-    ready.wait()
-    if not known:
-        thread.join()
-        raise fault[0]
-    entry, running = known[0]
+    task = BackgroundTask(replay, "megalens-replay")
     try:
-        yield Replay(entry, sent, fault)
+        yield Replay(task.ready(), sent, fault)
     finally:
-        running.call_soon_threadsafe(over.set)
-        thread.join()
+        task.close()

@@ -195,6 +195,8 @@ class Collector:
         Takes what this process measured of a step, in the producer thread.
     at_once : bool
         Whether each step is sent at once, because somebody waits for it.
+    by_rank : bool
+        Whether rank 0 takes what each process measured, and what is only judged.
     """
 
     def __init__(
@@ -204,9 +206,10 @@ class Collector:
         own: Callable[[StepReadings], None] | None = None,
         *,
         at_once: bool = False,
+        by_rank: bool = False,
     ) -> None:
         self._host = host
-        self._at_once = at_once
+        self._at_once, self._by_rank = at_once, by_rank
         self._names, self._take_readings = names, own
         self._sent = self._noted = 0
         # Each is written by one thread only, so that neither needs a lock.
@@ -261,19 +264,7 @@ class Collector:
 
 
 class MemberCollector(Collector):
-    """Of every process but rank 0; with ``by_rank`` rank 0 takes what is only judged, too."""
-
-    def __init__(
-        self,
-        host: Host,
-        names: NameList,
-        own: Callable[[StepReadings], None] | None = None,
-        *,
-        at_once: bool = False,
-        by_rank: bool = False,
-    ) -> None:
-        super().__init__(host, names, own, at_once=at_once)
-        self._by_rank = by_rank
+    """Of every process but rank 0."""
 
     def resend_names(self) -> None:
         self._sent = self._noted = 0
@@ -294,8 +285,6 @@ class RootCollector(Collector):
     ----------
     keep : callable, optional
         Takes each step too; for files.
-    by_rank : bool
-        Whether such a step has what each process measured.
     recorded : callable, optional
         Takes a step and gives the statistics of it that are sent; all when absent.
     """
@@ -304,14 +293,14 @@ class RootCollector(Collector):
         self,
         host: Host,
         names: NameList,
-        keep: Callable[[CompleteStep], None] | None = None,
+        own: Callable[[StepReadings], None] | None = None,
         *,
+        keep: Callable[[CompleteStep], None] | None = None,
         at_once: bool = False,
         by_rank: bool = False,
         recorded: Callable[[int], Collection[str]] | None = None,
-        own: Callable[[StepReadings], None] | None = None,
     ) -> None:
-        super().__init__(host, names, own, at_once=at_once)
+        super().__init__(host, names, own, at_once=at_once, by_rank=by_rank)
         self._keep, self._recorded = keep, recorded
         self._gathering = Gathering(
             host.place.world_size, host.name_of, host.gone, host.warn, by_rank=by_rank

@@ -25,30 +25,13 @@ STATE = ("exp_avg", "exp_avg_sq")
 JUDGED = frozenset(("param_origin", "gradient_direction", "communication", "inputs", *STATE, *UNREDUCED))
 """What is measured to be judged, and not sent."""
 
-_TITLES = {
-    "param": "Parameters",
-    "grad": "Gradients",
-    "activation": "Activations",
-    "dgrad": "Activation gradients",
-    "residual": "Residual stream",
-    "residual_dgrad": "Residual stream gradients",
-    "attention_entropy": "Attention entropy",
-    "attention_max": "Largest attention",
-    "router_entropy": "Router entropy",
-    "router_similarity": "Router similarity",
-    "stable_rank": "Stable ranks",
-    "kernel_norm": "Kernel norms",
-    "exp_avg": "Optimizer, mean",
-    "exp_avg_sq": "Optimizer, square",
-    "param_origin": "Parameters before the step",
-    "gradient_direction": "Gradients along the optimizer's mean",
-    "communication": "Communication",
-    "inputs": "Numbers of what the model is given",
-    "precision": "Casts to fewer bits",
-    "grad_unreduced": "Gradients before reduction",
-    "grad_accumulated": "Gradients after each micro-batch",
-}
 _EVERY = "instruments.moments.every"
+
+
+def _titled(title: str) -> int:
+    """Return a field that is 0, off, by default."""
+    made: int = field(default=0, metadata={"title": title})
+    return made
 
 
 @dataclass(frozen=True)
@@ -71,27 +54,27 @@ class Intervals:
         Each process's own gradients: those of the last micro-batch, and after each.
     """
 
-    param: int = 0
-    grad: int = 0
-    activation: int = 0
-    dgrad: int = 0
-    residual: int = 0
-    residual_dgrad: int = 0
-    attention_entropy: int = 0
-    attention_max: int = 0
-    router_entropy: int = 0
-    router_similarity: int = 0
-    stable_rank: int = 0
-    kernel_norm: int = 0
-    precision: int = 0
-    exp_avg: int = 0
-    exp_avg_sq: int = 0
-    grad_unreduced: int = 0
-    grad_accumulated: int = 0
-    param_origin: int = 0
-    gradient_direction: int = 0
-    communication: int = 0
-    inputs: int = 0
+    param: int = _titled("Parameters")
+    grad: int = _titled("Gradients")
+    activation: int = _titled("Activations")
+    dgrad: int = _titled("Activation gradients")
+    residual: int = _titled("Residual stream")
+    residual_dgrad: int = _titled("Residual stream gradients")
+    attention_entropy: int = _titled("Attention entropy")
+    attention_max: int = _titled("Largest attention")
+    router_entropy: int = _titled("Router entropy")
+    router_similarity: int = _titled("Router similarity")
+    stable_rank: int = _titled("Stable ranks")
+    kernel_norm: int = _titled("Kernel norms")
+    precision: int = _titled("Casts to fewer bits")
+    exp_avg: int = _titled("Optimizer, mean")
+    exp_avg_sq: int = _titled("Optimizer, square")
+    grad_unreduced: int = _titled("Gradients before reduction")
+    grad_accumulated: int = _titled("Gradients after each micro-batch")
+    param_origin: int = _titled("Parameters before the step")
+    gradient_direction: int = _titled("Gradients along the optimizer's mean")
+    communication: int = _titled("Communication")
+    inputs: int = _titled("Numbers of what the model is given")
 
     @classmethod
     def of(cls, **steps: int | None) -> Intervals:
@@ -132,13 +115,9 @@ class Intervals:
     @staticmethod
     def schema(stats: Collection[str]) -> dict[str, Any]:
         every = {
-            stat: {
-                "type": "integer",
-                "minimum": 0,
-                "default": 0,
-                "title": _TITLES.get(stat, stat.replace("_", " ").capitalize()),
-            }
-            for stat in stats
+            each.name: {"type": "integer", "minimum": 0, "default": 0, **each.metadata}
+            for each in fields(Intervals)
+            if each.name in stats
         }
         return {
             "type": "object",

@@ -228,20 +228,14 @@ class StatisticsLogger(Instrument):
     # What the tracer calls.
 
     def attach(self, host: Host) -> None:
-        root = host.place.rank == 0
         self._ranks = host.place.world_size
-        self._collector = (
-            RootCollector(
-                *(host, self._names, self._keep_rows),
-                at_once=self._at_once,
-                by_rank=self._by_rank,
-                recorded=self.recorded.due,
-                own=self._take_own,
-            )
-            if root
-            else MemberCollector(
-                host, self._names, self._take_own, at_once=self._at_once, by_rank=self._by_rank
-            )
+        kind = (
+            partial(RootCollector, keep=self._keep_rows, recorded=self.recorded.due)
+            if host.place.rank == 0
+            else MemberCollector
+        )
+        self._collector = kind(
+            host, self._names, self._take_own, at_once=self._at_once, by_rank=self._by_rank
         )
         self._announce = host.announce
 

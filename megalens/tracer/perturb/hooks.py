@@ -12,7 +12,7 @@ from torch.utils import checkpoint
 
 from ..coordinates import RankCoordinates
 from ..graph_probes import changes_of
-from ..own_hooks import Added, OwnHook, hook_after, hooks_of
+from ..own_hooks import Added, OwnHook, hook_after, hooks_of, remove_all
 from ..points import ModelPoints
 from .arithmetic import is_sharded, on_own_piece, own_features, perturbed
 from .plan import (
@@ -190,9 +190,7 @@ class PerturbHook:
 
     def remove(self) -> None:
         self._phases = ()
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        remove_all(self._handles)
 
     def _register(self, module: nn.Module) -> list[Any]:
         """Put the hooks on and return their handles."""

@@ -97,7 +97,6 @@ def change_plan(
     patch: Mapping[str, Any],
     points: ModelPoints,
     folders: Sequence[Path] = (),
-    features: Callable[[str], Sequence[int | None]] | None = None,
     controls: Sequence[str] = (),
 ) -> TracingPlan:
     """Return the plan after a patch: with all of it, or an error with the dotted field is raised.
@@ -108,13 +107,11 @@ def change_plan(
         A ``ConfigPatch`` that fits its schema.
     folders : sequence of Path
         Folders in which vector files may lie.
-    features : callable, optional
-        Gives the sizes of a flag's parts; what the adapter knows when absent.
     controls : sequence of str
         What the training script allows beyond looking.
     """
     asked = dict(plan.asked)
-    make = partial(_flag_plan, points=points, folders=folders, features=features, phase=plan.phase)
+    make = partial(_flag_plan, points=points, folders=folders, phase=plan.phase)
     for name, setting in patch["flags"].items():
         where = f"flags.{name}"
         if name not in FLAGS:
@@ -145,7 +142,7 @@ def follow_points(
     plan: TracingPlan, points: ModelPoints, folders: Sequence[Path], refused: Callable[[str], None]
 ) -> TracingPlan:
     """Return the plan for points that have changed; what they do not allow any more is left out and said."""
-    make = partial(_flag_plan, points=points, folders=folders, features=None, phase=plan.phase)
+    make = partial(_flag_plan, points=points, folders=folders, phase=plan.phase)
     asked: dict[str, FlagPlan] = {}
     for name, flag in plan.asked.items():
         here = points.traceable(name) if name in points.flags else NO_EXPERTS
@@ -231,7 +228,6 @@ def _flag_plan(
     *,
     points: ModelPoints,
     folders: Sequence[Path],
-    features: Callable[[str], Sequence[int | None]] | None,
     where: str,
     phase: Phase,
 ) -> FlagPlan:
@@ -285,12 +281,11 @@ def _flag_plan(
         )
     if isinstance(compressor, Projection):
         first = next(iter(here.layers.values()), ())
-        sizes = features(name) if features else [size for source in first for size in source.features]
         vectors = load_vectors(
             compressor.vectors,
             folders,
             layers=points.layers,
-            features=sizes,
+            features=[size for source in first for size in source.features],
             field=f"{where}.compressor.params.vectors",
         )
     every = setting.get("every", 1)

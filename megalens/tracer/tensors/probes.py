@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from ...protocol import Peaks, layer_name
 from ..coordinates import plain_tensor, to_host
 from ..graph_probes import ALL_ITEMS, end_of
 from ..moments import TYPES, measure, measure_each
-from ..own_hooks import hook_after, hook_before
+from ..own_hooks import hook_after, hook_before, remove_all
 from ..passes import IPassSink, hook_passes
 from ..points import FLAGS, FlagPoints, Shards, Source
 from .batch import RowMeta, TensorReading, unknown_moments
@@ -135,14 +136,7 @@ def install_probes(
                 yield from _hook_rows(probe, probe.source.rows_of)
             yield from _hooks(probe, sink)
 
-    handles = hook_passes(roots, sink, put_on)
-
-    def remove() -> None:
-        for handle in handles:
-            handle.remove()
-        handles.clear()
-
-    return probes, remove
+    return probes, partial(remove_all, hook_passes(roots, sink, put_on))
 
 
 def _hook_rows(probe: TensorProbe, module: nn.Module) -> Iterator[Any]:

@@ -110,96 +110,87 @@ async def read_type(socket, number):
 TILE6 = {"MLP1_mat_mul": {"compressor_type": "TileCompressor", "compressor_configs": {"tiles": 6}}}
 
 
-def test_a_client_is_answered_started_and_sent_updates():
-    async def run():
-        async with served() as training:
-            await training.step_on()
-            async with client(training) as socket:
-                await socket.send('{"type": "ping"}')
-                assert await read(socket) == {"type": "pong"}
-                await ask(socket, {"MLP1_mat_mul": True, "HiddenStates": "False"}, TILE6)
-                assert await read(socket) == {
-                    "type": "start",
-                    "micro_batch_size": 2,
-                    "seq_length": 4,
-                    "num_layers": 2,
-                }
-                # It was on with just this compressor: nothing is changed under the other viewers.
-                assert training.patches == []
-                nan = np.array([[[math.nan, math.inf, -math.inf, 0.5, 1, 2]]], np.float32)
-                await training.step_on([TensorRow("MLP1_mat_mul", "", 1, nan)])
-                got = [await read(socket) for _ in range(4)]
-        assert got[1]["update_type"] == 4
-        # The dialect counts layers from 1.
-        assert got[1]["layer_id"] == 1
-        assert got[1]["args"] == [2, 4, 6]
-        assert np.array_equal(np.float32(got[1]["result"]), values((2, 0), 2, 4, 6).ravel())
-        tokens = got[0]
-        assert (tokens["update_type"], tokens["layer_id"], tokens["args"]) == (8, 0, [2, 2, 4])
-        assert tokens["result"] == [2.0] * 8 + [0.0, 1.0, 2.0, 3.0] * 2
-        assert got[3]["result"] == [None, math.inf, -math.inf, 0.5, 1, 2]
-
-    asyncio.run(run())
-
-
-def test_what_a_client_writes_is_json_that_a_browser_reads():
-    async def run():
-        async with served() as training, client(training) as socket:
-            await ask(socket, {"MLP1_mat_mul": True}, TILE6)
-            await training.step_on(
-                [TensorRow("MLP1_mat_mul", "", 2, np.array([[[math.nan, math.inf, -math.inf]]], np.float32))]
-            )
-            while True:
-                text = await asyncio.wait_for(socket.recv(), WAIT)
-                if "null" in text:
-                    break
-            assert text.endswith('"result":[null,1e999,-1e999]}')
-            assert "NaN" not in text
-            assert "Infinity" not in text
-
-    asyncio.run(run())
-
-
-def test_flags_are_switched_on_and_what_cannot_be_is_said():
-    async def run():
-        async with served() as training, client(training) as socket:
-            await ask(
-                socket,
-                {"QKV_mat_mul": "true", "MLP2_mat_mul": True},
-                {
-                    "QKV_mat_mul": {
-                        "compressor_type": "TileCompressor",
-                        "compressor_configs": {"tiles": 6, "method": "data.abs().mean(dim=-1)"},
-                    }
-                },
-            )
-            await asyncio.wait_for(training.changed.wait(), WAIT)
-            assert training.patches == [
-                {
-                    "QKV_mat_mul": {
-                        "samples": None,
-                        "compressor": {"name": "Tile", "params": {"tiles": 6, "reduction": "abs().mean()"}},
-                    },
-                    "MLP2_mat_mul": {"samples": None, "compressor": {"name": "Empty", "params": {}}},
-                }
-            ]
-            await training.step_on()
-            update = await read_type(socket, 1)
-            # q, k and v are one tensor here, each third being what it is called.
-            assert (update["update_type"], update["args"]) == (1, [2, 4, 6])
-            thirds = np.float32(update["result"]).reshape(2, 4, 3, 2)
-            assert np.array_equal(thirds[:, :, 1], values((1, "k"), 2, 4, 2))
-            # Nothing that is sent is run.
-            bad = {"compressor_type": "TileCompressor", "compressor_configs": {"method": "print(1)"}}
-            await ask(socket, {"MLP1_mat_mul": True}, {"MLP1_mat_mul": bad})
-            assert "compressor_config.MLP1_mat_mul.method" in (await read(socket, "error"))["message"]
-            for garbage in ("{half", "[]", b"\xff\xfe", "[" * 3000):
-                await socket.send(garbage)
-                assert "Expected a JSON object" in (await read(socket, "error"))["message"]
+async def test_a_client_is_answered_started_and_sent_updates():
+    async with served() as training:
+        await training.step_on()
+        async with client(training) as socket:
             await socket.send('{"type": "ping"}')
-            assert (await read(socket, "pong"))["type"] == "pong"
+            assert await read(socket) == {"type": "pong"}
+            await ask(socket, {"MLP1_mat_mul": True, "HiddenStates": "False"}, TILE6)
+            assert await read(socket) == {
+                "type": "start",
+                "micro_batch_size": 2,
+                "seq_length": 4,
+                "num_layers": 2,
+            }
+            # It was on with just this compressor: nothing is changed under the other viewers.
+            assert training.patches == []
+            nan = np.array([[[math.nan, math.inf, -math.inf, 0.5, 1, 2]]], np.float32)
+            await training.step_on([TensorRow("MLP1_mat_mul", "", 1, nan)])
+            got = [await read(socket) for _ in range(4)]
+    assert got[1]["update_type"] == 4
+    # The dialect counts layers from 1.
+    assert got[1]["layer_id"] == 1
+    assert got[1]["args"] == [2, 4, 6]
+    assert np.array_equal(np.float32(got[1]["result"]), values((2, 0), 2, 4, 6).ravel())
+    tokens = got[0]
+    assert (tokens["update_type"], tokens["layer_id"], tokens["args"]) == (8, 0, [2, 2, 4])
+    assert tokens["result"] == [2.0] * 8 + [0.0, 1.0, 2.0, 3.0] * 2
+    assert got[3]["result"] == [None, math.inf, -math.inf, 0.5, 1, 2]
 
-    asyncio.run(run())
+
+async def test_what_a_client_writes_is_json_that_a_browser_reads():
+    async with served() as training, client(training) as socket:
+        await ask(socket, {"MLP1_mat_mul": True}, TILE6)
+        await training.step_on(
+            [TensorRow("MLP1_mat_mul", "", 2, np.array([[[math.nan, math.inf, -math.inf]]], np.float32))]
+        )
+        while True:
+            text = await asyncio.wait_for(socket.recv(), WAIT)
+            if "null" in text:
+                break
+        assert text.endswith('"result":[null,1e999,-1e999]}')
+        assert "NaN" not in text
+        assert "Infinity" not in text
+
+
+async def test_flags_are_switched_on_and_what_cannot_be_is_said():
+    async with served() as training, client(training) as socket:
+        await ask(
+            socket,
+            {"QKV_mat_mul": "true", "MLP2_mat_mul": True},
+            {
+                "QKV_mat_mul": {
+                    "compressor_type": "TileCompressor",
+                    "compressor_configs": {"tiles": 6, "method": "data.abs().mean(dim=-1)"},
+                }
+            },
+        )
+        await asyncio.wait_for(training.changed.wait(), WAIT)
+        assert training.patches == [
+            {
+                "QKV_mat_mul": {
+                    "samples": None,
+                    "compressor": {"name": "Tile", "params": {"tiles": 6, "reduction": "abs().mean()"}},
+                },
+                "MLP2_mat_mul": {"samples": None, "compressor": {"name": "Empty", "params": {}}},
+            }
+        ]
+        await training.step_on()
+        update = await read_type(socket, 1)
+        # q, k and v are one tensor here, each third being what it is called.
+        assert (update["update_type"], update["args"]) == (1, [2, 4, 6])
+        thirds = np.float32(update["result"]).reshape(2, 4, 3, 2)
+        assert np.array_equal(thirds[:, :, 1], values((1, "k"), 2, 4, 2))
+        # Nothing that is sent is run.
+        bad = {"compressor_type": "TileCompressor", "compressor_configs": {"method": "print(1)"}}
+        await ask(socket, {"MLP1_mat_mul": True}, {"MLP1_mat_mul": bad})
+        assert "compressor_config.MLP1_mat_mul.method" in (await read(socket, "error"))["message"]
+        for garbage in ("{half", "[]", b"\xff\xfe", "[" * 3000):
+            await socket.send(garbage)
+            assert "Expected a JSON object" in (await read(socket, "error"))["message"]
+        await socket.send('{"type": "ping"}')
+        assert (await read(socket, "pong"))["type"] == "pong"
 
 
 @pytest.mark.parametrize(
@@ -215,109 +206,93 @@ def test_flags_are_switched_on_and_what_cannot_be_is_said():
         ({"Origin": "file://"}, False),
     ],
 )
-def test_only_pages_of_this_machine_are_let_in(headers, taken):
-    async def run():
-        async with served() as training:
-            if taken:
-                async with client(training, additional_headers=headers):
-                    return
-            with pytest.raises(InvalidStatus) as caught:
-                await client(training, additional_headers=headers)
-            assert caught.value.response.status_code == 403
-
-    asyncio.run(run())
+async def test_only_pages_of_this_machine_are_let_in(headers, taken):
+    async with served() as training:
+        if taken:
+            async with client(training, additional_headers=headers):
+                return
+        with pytest.raises(InvalidStatus) as caught:
+            await client(training, additional_headers=headers)
+        assert caught.value.response.status_code == 403
 
 
-def test_a_page_that_found_this_port_under_another_name_is_refused():
-    async def run():
-        async with served() as training:
-            reader, writer = await asyncio.open_connection("127.0.0.1", training.port)
-            writer.write(
-                b"GET / HTTP/1.1\r\nHost: rebound.example.org\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-            )
-            assert b"403" in await asyncio.wait_for(reader.readline(), WAIT)
-            writer.close()
-
-    asyncio.run(run())
+async def test_a_page_that_found_this_port_under_another_name_is_refused():
+    async with served() as training:
+        reader, writer = await asyncio.open_connection("127.0.0.1", training.port)
+        writer.write(
+            b"GET / HTTP/1.1\r\nHost: rebound.example.org\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        assert b"403" in await asyncio.wait_for(reader.readline(), WAIT)
+        writer.close()
 
 
-def test_clients_and_their_messages_are_bounded():
-    async def run():
-        async with served() as training:
-            clients = [await client(training) for _ in range(16)]
-            for each in clients:
-                await each.send('{"type": "ping"}')
-                await read(each, "pong")
-            closed = []
-            async with client(training) as one_more:
-                await asyncio.wait_for(one_more.wait_closed(), WAIT)
-                closed.append(one_more.close_code)
-            await clients[0].send(" " * ((1 << 20) + 1))
-            await asyncio.wait_for(clients[0].wait_closed(), WAIT)
-            assert [*closed, clients[0].close_code] == [1013, 1009]
-            for each in clients:
-                await each.close()
-
-    asyncio.run(run())
+async def test_clients_and_their_messages_are_bounded():
+    async with served() as training:
+        clients = [await client(training) for _ in range(16)]
+        for each in clients:
+            await each.send('{"type": "ping"}')
+            await read(each, "pong")
+        closed = []
+        async with client(training) as one_more:
+            await asyncio.wait_for(one_more.wait_closed(), WAIT)
+            closed.append(one_more.close_code)
+        await clients[0].send(" " * ((1 << 20) + 1))
+        await asyncio.wait_for(clients[0].wait_closed(), WAIT)
+        assert [*closed, clients[0].close_code] == [1013, 1009]
+        for each in clients:
+            await each.close()
 
 
 @pytest.mark.slow
-def test_a_client_that_does_not_read_costs_bounded_memory_and_nobody_else():
-    async def run():
-        small = socket.socket()
-        small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 100_000)
-        async with (
-            served(queue_bytes=1_000_000) as training,
-            client(training) as healthy,
-        ):
-            small.connect(("127.0.0.1", training.port))
-            stalled = await client(training, max_queue=1, sock=small)
-            for each in (healthy, stalled):
-                await ask(each, {"MLP1_mat_mul": True}, TILE6)
-            big = [TensorRow("MLP1_mat_mul", "", 2, np.zeros((1, 100, 1000), np.float32))]
-            while training.gateway.dropped == 0:
-                await training.step_on(big)
-                # The healthy one is sent all of it: four updates a step.
-                for _ in range(4):
-                    await read(healthy, "update")
-                assert training.step < 100
-            stalled.transport.abort()
-
-    asyncio.run(run())
+async def test_a_client_that_does_not_read_costs_bounded_memory_and_nobody_else():
+    small = socket.socket()
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 100_000)
+    async with (
+        served(queue_bytes=1_000_000) as training,
+        client(training) as healthy,
+    ):
+        small.connect(("127.0.0.1", training.port))
+        stalled = await client(training, max_queue=1, sock=small)
+        for each in (healthy, stalled):
+            await ask(each, {"MLP1_mat_mul": True}, TILE6)
+        big = [TensorRow("MLP1_mat_mul", "", 2, np.zeros((1, 100, 1000), np.float32))]
+        while training.gateway.dropped == 0:
+            await training.step_on(big)
+            # The healthy one is sent all of it: four updates a step.
+            for _ in range(4):
+                await read(healthy, "update")
+            assert training.step < 100
+        stalled.transport.abort()
 
 
-def test_what_is_served_is_read_back_as_it_was(tmp_path):
+async def test_what_is_served_is_read_back_as_it_was(tmp_path):
     """Our hub, served in the dialect, translated by our own client of it, recorded by another hub: the same numbers."""
+    async with served() as training:
+        address = f"ws://127.0.0.1:{training.port}"
 
-    async def run():
-        async with served() as training:
-            address = f"ws://127.0.0.1:{training.port}"
-
-            async def train(host, translator):
-                await asyncio.wait_for(training.changed.wait(), WAIT)
-                while translator.step < 3:
-                    await training.step_on()
-                    while translator.step < min(training.step, 3):
-                        await asyncio.sleep(0)
-
-            config = {
-                "flags": {
-                    "MLP1_mat_mul": {"samples": None, "compressor": {"name": "Tile", "params": {"tiles": 6}}},
-                    "QKV_mat_mul": {"samples": None, "compressor": {"name": "NoOp"}},
-                    "InputTokens": {"samples": None, "compressor": {"name": "NoOp"}},
-                }
-            }
-            asked = plan(address, "3606", config=config, most_steps=3)
-
-            async def one_more(host, translator):
-                await train(host, translator)
-                # The step after the last one asked for ends the translation.
+        async def train(host, translator):
+            await asyncio.wait_for(training.changed.wait(), WAIT)
+            while translator.step < 3:
                 await training.step_on()
+                while translator.step < min(training.step, 3):
+                    await asyncio.sleep(0)
 
-            return await translate(tmp_path, asked, one_more)
+        config = {
+            "flags": {
+                "MLP1_mat_mul": {"samples": None, "compressor": {"name": "Tile", "params": {"tiles": 6}}},
+                "QKV_mat_mul": {"samples": None, "compressor": {"name": "NoOp"}},
+                "InputTokens": {"samples": None, "compressor": {"name": "NoOp"}},
+            }
+        }
+        asked = plan(address, "3606", config=config, most_steps=3)
 
-    out = asyncio.run(run())
+        async def one_more(host, translator):
+            await train(host, translator)
+            # The step after the last one asked for ends the translation.
+            await training.step_on()
+
+        out = await translate(tmp_path, asked, one_more)
     assert out.error is None
     assert out.run.header["model"]["layers"] == 2
     for row in out.rows("MLP1_mat_mul"):

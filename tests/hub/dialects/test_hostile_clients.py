@@ -1,6 +1,5 @@
 """What one client of the 3606 dialect asks for is answered to it alone: the others go on, and so does the hub."""
 
-import asyncio
 import json
 
 import pytest
@@ -37,22 +36,19 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize("bytewise", [False, True])
-def test_the_others_are_served_whatever_one_asks_for(bytewise):
-    async def run():
-        async with served() as training, client(training) as healthy, client(training) as odd:
-            await ask(healthy, {"MLP1_mat_mul": True}, TILE6)
-            for flags, compressors in REQUESTS:
-                request = json.dumps(
-                    {
-                        "type": "run_training_step",
-                        "visualization_flags": flags,
-                        "compressor_config": compressors,
-                    }
-                )
-                await odd.send(request.encode() if bytewise else request)
-                await odd.send('{"type": "ping"}')
-                assert (await read(odd, "pong"))["type"] == "pong"
-            await training.step_on()
-            assert (await read_type(healthy, 4))["args"] == [2, 4, 6]
-
-    asyncio.run(run())
+async def test_the_others_are_served_whatever_one_asks_for(bytewise):
+    async with served() as training, client(training) as healthy, client(training) as odd:
+        await ask(healthy, {"MLP1_mat_mul": True}, TILE6)
+        for flags, compressors in REQUESTS:
+            request = json.dumps(
+                {
+                    "type": "run_training_step",
+                    "visualization_flags": flags,
+                    "compressor_config": compressors,
+                }
+            )
+            await odd.send(request.encode() if bytewise else request)
+            await odd.send('{"type": "ping"}')
+            assert (await read(odd, "pong"))["type"] == "pong"
+        await training.step_on()
+        assert (await read_type(healthy, 4))["args"] == [2, 4, 6]

@@ -4,8 +4,6 @@ import asyncio
 import json
 
 import pytest
-from peers import Peer, input_tokens, say, start, tracer_layer
-from translation import plan, translate
 
 from megalens.hub.dialects.dialect import DIALECTS, DialectError
 from megalens.hub.dialects.peer_message import BadMessage, detect, read_message, read_update
@@ -58,33 +56,6 @@ def test_no_terminal_obeys_what_a_peer_says():
 def test_line_breaks_and_letters_of_any_script_are_kept():
     text = "Ein\n\tText: naïve 日本語 \U0001f468\u200d\U0001f469\u200d\U0001f467 שלום"
     assert shown_text(text) == text
-
-
-@pytest.mark.slow
-def test_what_fits_nothing_is_counted_and_the_rest_is_recorded(tmp_path):
-    odd = (
-        *(update(args=[1] * 70, result=[1.0]), update(layer_id=9_000), update(args=[0] * 3, result=[1.0])),
-        '{"type": "error", "message": "\\u001b[2J\\ud800"}',
-    )
-
-    async def run():
-        async def script(peer, socket, message):
-            if message["type"] == "run_training_step":
-                for message in (start(layers=1), *odd, input_tokens(0), *tracer_layer(0, 1), *odd):
-                    await say(socket, message)
-                await socket.close()
-                peer.server.close()
-
-        async with Peer(script) as peer:
-            return await translate(tmp_path, plan(peer, "3606"))
-
-    out = asyncio.run(run())
-    assert out.error is None
-    assert {row["layer"] for row in out.rows()} == {0}
-    assert len(out.rows()) == 3
-    said = " ".join(out.said)
-    assert "2 updates of a layer that the model does not have" in said
-    assert "The peer says: \ufffd[2J" in said
 
 
 def test_a_hub_that_floods_while_it_is_asked_what_it_speaks_is_not_kept(monkeypatch):

@@ -1,7 +1,5 @@
 """A person may name the wrong dialect: what is sent then ends no training. The peers read it as the real ones do, and fail as they do."""
 
-import asyncio
-
 import pytest
 from peers import Peer, say, start, t1_pass, tracer_layer
 from translation import plan, record, small, translate
@@ -38,25 +36,21 @@ def train_tracer(message):
 
 @pytest.mark.parametrize("train", [train_megatronapp, train_tracer])
 @pytest.mark.parametrize("named", ["T1", "T2", "3606", "inference"])
-def test_the_training_goes_on(tmp_path, named, train):
-    async def run():
-        async def script(peer, socket, message):
-            if message["type"] in ("run_training_step", "generate"):
-                try:
-                    train(message)
-                except Exception as error:
-                    peer.failed = error
-                await say(socket, start(layers=1))
-                peer.server.close(close_connections=False)
-                await socket.close()
+async def test_the_training_goes_on(tmp_path, named, train):
+    async def script(peer, socket, message):
+        if message["type"] in ("run_training_step", "generate"):
+            try:
+                train(message)
+            except Exception as error:
+                peer.failed = error
+            await say(socket, start(layers=1))
+            peer.server.close(close_connections=False)
+            await socket.close()
 
-        async with Peer(script) as peer:
-            peer.failed = None
-            config = None if named == "inference" else small(named)
-            await translate(tmp_path, plan(peer, named, config=config, prompts=("a",)))
-            return peer
-
-    peer = asyncio.run(run())
+    async with Peer(script) as peer:
+        peer.failed = None
+        config = None if named == "inference" else small(named)
+        await translate(tmp_path, plan(peer, named, config=config, prompts=("a",)))
     assert peer.failed is None, repr(peer.failed)
     assert len(peer.received) == 1
 

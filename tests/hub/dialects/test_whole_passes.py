@@ -1,6 +1,5 @@
 """Joining a pipeline's hub at any moment: what is recorded is whole passes of each stage, and what is dropped is said."""
 
-import asyncio
 from collections import defaultdict
 
 import pytest
@@ -97,7 +96,7 @@ def test_a_connection_in_mid_pass_is_recorded_from_the_next_whole_pass(tmp_path,
 
 
 @pytest.mark.slow
-def test_a_lost_connection_mixes_no_passes(tmp_path):
+async def test_a_lost_connection_mixes_no_passes(tmp_path):
     """Eleven of seventeen steps held two passes when the connection broke in the sixth."""
     sent = [message for _, _, message in stream(steps=17, stages=1, micro_batches=1)]
     width = len(sent) // 17
@@ -110,11 +109,8 @@ def test_a_lost_connection_mixes_no_passes(tmp_path):
             peer.server.close(close_connections=False)
         await socket.close()
 
-    async def run():
-        async with Peer(sends([start(layers=2)], then)) as peer:
-            return await translate(tmp_path, plan(peer, "3606", wait_seconds=2))
-
-    out = asyncio.run(run())
+    async with Peer(sends([start(layers=2)], then)) as peer:
+        out = await translate(tmp_path, plan(peer, "3606", wait_seconds=2))
     steps = defaultdict(list)
     for row in out.rows():
         steps[row["step"]].append(row["values"][0])

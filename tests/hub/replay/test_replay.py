@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from recorded_run import write_run
-from websockets.asyncio.client import connect
+from viewer import watch
 
 import megalens
 from megalens.hub.dialects.hosted_run import HostedRun
@@ -24,7 +23,7 @@ from megalens.hub.discovery import find_hub, live_hubs
 from megalens.hub.options import HubOptions
 from megalens.hub.replay import Replayer, serve
 from megalens.hub.replay.replayer import RecordedOrder, read_speed
-from megalens.protocol import decode_message, encode_message, stream_schema
+from megalens.protocol import stream_schema
 from megalens.runs import ClientError, RunFolder
 
 ROOT = Path(__file__).parents[3]
@@ -43,26 +42,6 @@ def rerecord(tmp_path, folder, **options):
             return host.entry.record
 
     return RunFolder(asyncio.run(run()))
-
-
-async def told(socket, kind, test=lambda message: True):
-    while True:
-        data = await asyncio.wait_for(socket.recv(), WAIT)
-        if isinstance(data, str):
-            message = decode_message(data)
-            if message["type"] == kind and test(message):
-                return message
-
-
-@asynccontextmanager
-async def joined(entry):
-    headers = {"Authorization": f"Bearer {entry.token}"}
-    async with connect(entry.address, subprotocols=["megalens.v2"], additional_headers=headers) as socket:
-        peer = {"name": "panel", "version": "0"}
-        await socket.send(
-            encode_message({"type": "join", "protocol": "megalens.v2", "role": "viewer", "peer": peer})
-        )
-        yield socket
 
 
 def test_the_same_rows_come_in_the_same_order_with_the_same_steps(tmp_path):
@@ -143,8 +122,9 @@ def test_a_recording_that_was_cut_short_is_replayed_up_to_the_cut(tmp_path):
     assert 0 < after.read("tensors").num_rows == kept.num_rows < table.num_rows
 
     async def warned(entry):
-        async with joined(entry) as socket:
-            await told(socket, "status", lambda m: any("cut short" in text for text in m.get("warnings", ())))
+        viewer = await watch(entry)
+        await viewer.wait("status", lambda m: any("cut short" in text for text in m.get("warnings", ())))
+        await viewer.socket.close()
 
     with serve(folder) as replay:
         asyncio.run(warned(replay.entry))
@@ -197,30 +177,21 @@ def test_a_replay_goes_round_with_steps_that_go_on(tmp_path):
     assert steps[:12] == list(range(1, 13))
 
 
-def test_a_replay_is_paused_stepped_and_let_go(tmp_path):
+async def test_a_replay_is_paused_stepped_and_let_go(tmp_path):
     folder = write_run(tmp_path / "run", steps=30, layers=1, nonfinite_at=None)
-
-    async def watch(entry):
-        async with joined(entry) as socket:
-            # An hour a step: only what is asked for moves it.
-            await told(socket, "status", lambda m: m["step"] == 1)
-
-            async def ask(patch):
-                await socket.send(encode_message({"type": "configure", "id": str(patch), "patch": patch}))
-
-            await ask({"flags": {"MLP1_mat_mul": None}})
-            refused = await told(socket, "error")
-            assert (refused["code"], refused["field"]) == ("refused", "flags")
-            await ask({"flags": {}, "mode": {"paused": True}})
-            assert (await told(socket, "configured", lambda m: m["applied"]))["config"]["mode"] == {
-                "paused": True
-            }
-            await told(socket, "status", lambda m: m["state"] == "paused")
-            await ask({"flags": {}, "mode": {"steps": 4}})
-            await told(socket, "status", lambda m: m["step"] == 5 and m["state"] == "paused")
-
+    # An hour a step: only what is asked for moves it.
     with serve(folder, 1 / 3600) as replay:
-        asyncio.run(watch(replay.entry))
+        viewer = await watch(replay.entry)
+        await viewer.wait("status", lambda m: m["step"] == 1)
+        refused = await viewer.configure(flags={"MLP1_mat_mul": None})
+        assert (refused["code"], refused["field"]) == ("refused", "flags")
+        await viewer.configure(mode={"paused": True})
+        applied = await viewer.wait("configured", lambda m: m["applied"])
+        assert applied["config"]["mode"] == {"paused": True}
+        await viewer.wait("status", lambda m: m["state"] == "paused")
+        await viewer.configure(mode={"steps": 4})
+        await viewer.wait("status", lambda m: m["step"] == 5 and m["state"] == "paused")
+        await viewer.socket.close()
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...own_hooks import hook_after
+from ...own_hooks import hook_after, remove_all
 from ...passes import after_backward, at_each_backward
 from .. import measure
 from ..part import MeasuredRows
@@ -197,9 +197,7 @@ class BackwardEnd:
     def close(self) -> None:
         """Take every hook off. Safe twice."""
         self.on = False
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        remove_all(self._handles)
 
     def _called(self, module: nn.Module, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling() or not self.on or not torch.is_grad_enabled():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
-from ...own_hooks import hook_before
+from ...own_hooks import hook_before, remove_all
 from ..part import COLUMNS
 
 _MOST_VALUES, _MOST_TENSORS = 1 << 16, 8
@@ -44,9 +44,7 @@ class Inputs:
 
     def end(self) -> None:
         """Give the step's number, and take the hooks off. Safe twice."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        remove_all(self._handles)
         total, self._sum = self._sum, None
         if total is not None:
             # As exact as a float64 can be.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...graph_probes import ALL_ITEMS, end_of, passes_of
-from ...own_hooks import Observed, hook_after, hook_before
+from ...own_hooks import Observed, hook_after, hook_before, remove_all
 from ...passes import at_each_backward
 from .. import measure, measure_natively
 from ..casts import Casts, held
@@ -229,9 +229,7 @@ class Sites:
         """Take every hook off. Safe twice."""
         self._scope += 1
         self._last = None
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        remove_all(self._handles)
         # Of a step that was given up.
         enabled, self._enabled = self._enabled, ()
         for slots, _ in enabled:

@@ -12,6 +12,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from struct import pack
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,6 +39,18 @@ MOST_IN_GROUPS = 16384
 """Features of a row that lie in groups: as in moments.cpp."""
 
 
+_P, _I, _L = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "moments": (_I, (_P, _L, _P, _I, _I, ctypes.c_double, _P)),
+    "read": (_I, (ctypes.c_char_p, _P, _P, _P, _I)),
+    "merge": (None, (_P, _L, _L, _P)),
+    "count": (None, (_P, *[_L] * 8, _I, _I, ctypes.c_float, _P, _I, _I, _P)),
+    "largest": (None, (_P, *[_L] * 4, _P, _I)),
+    "cast": (None, (_P, _L, _L, _I, _L, ctypes.c_char_p, *[_P] * 4, _I)),
+}
+"""By name in moments.cpp what a function returns and what it takes."""
+
+
 class NativeKernel:
     """The loaded library, with a set of instructions ``level`` (0 is portable; the best when absent).
 
@@ -55,60 +68,12 @@ class NativeKernel:
         if library.megalens_moments_source() != source_hash().encode():
             raise OSError(f"{path} was compiled from another version of its source")
         self.path = path
-        self._measure = library.megalens_moments
-        self._measure.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_int64,
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_int,
-            ctypes.c_double,
-            ctypes.c_void_p,
-        ]
-        self._read = library.megalens_read
-        self._read.argtypes = [
-            ctypes.c_char_p,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_int,
-        ]
-        self._merge = library.megalens_merge
-        self._merge.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
-        self._merge.restype = None
-        self._count = library.megalens_count
-        self._count.argtypes = [
-            ctypes.c_void_p,
-            *[ctypes.c_int64] * 8,
-            ctypes.c_int,
-            ctypes.c_int,
-            ctypes.c_float,
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_int,
-            ctypes.c_void_p,
-        ]
-        self._count.restype = None
-        self._largest = library.megalens_largest
-        self._largest.argtypes = [
-            ctypes.c_void_p,
-            *[ctypes.c_int64] * 4,
-            ctypes.c_void_p,
-            ctypes.c_int,
-        ]
-        self._largest.restype = None
-        self._cast = library.megalens_cast
-        self._cast.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_int64,
-            ctypes.c_int64,
-            ctypes.c_int,
-            ctypes.c_int64,
-            ctypes.c_char_p,
-            *[ctypes.c_void_p] * 4,
-            ctypes.c_int,
-        ]
-        self._cast.restype = None
+        functions = []
+        for name, (returned, taken) in _FUNCTIONS.items():
+            function = library[f"megalens_{name}"]
+            function.restype, function.argtypes = returned, taken
+            functions.append(function)
+        self._measure, self._read, self._merge, self._count, self._largest, self._cast = functions
         self._parallel = _openmp_of_torch()
         self.level = library.megalens_moments_level() if level is None else level
 

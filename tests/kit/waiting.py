@@ -1,0 +1,11 @@
+"""Waiting for what another thread or process brings about."""
+
+import time
+
+
+def until(test, what="it did not come about in time", seconds=60.0):
+    """Poll until a test holds; ``what`` is said where it never does."""
+    end = time.monotonic() + seconds
+    while not test():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
