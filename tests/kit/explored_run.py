@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from recorded_run import write, write_run
+from recorded_run import moment_row, write, write_run
 
 SPIKE_STEP, SPIKE = 25, "decoder.layers.2.mlp.linear_fc1.weight"
 BAD_STEP, BAD = 30, "decoder.layers.1.mlp.linear_fc1.weight"
@@ -39,31 +39,15 @@ def values_of_tensor(stat: str, name: str, step: int) -> np.ndarray:
     return values * 60 if (stat, name, step) == ("grad", SPIKE, SPIKE_STEP) else values
 
 
-def moment_row(stat: str, name: str, step: int, values: np.ndarray, *, nan: int = 0, **more) -> dict:
-    """One row of the stream ``moments``."""
-    mean = values.mean()
-    from_mean = values - mean
-    return {
-        "step": step,
-        "samples": step * 16,
-        "stat": stat,
-        "name": name,
-        "rank": 0,
-        "stage": -1,
-        "count": float(len(values)),
-        "mean": mean,
+def row_of(stat: str, name: str, step: int, values: np.ndarray, *, nan: int = 0, **more) -> dict:
+    """One row of the stream ``moments``: those of some values."""
+    from_mean = values - values.mean()
+    found = {
+        **{"count": float(len(values)), "mean": values.mean(), "min": values.min(), "max": values.max()},
         **{f"m{power}": (from_mean**power).sum() for power in (2, 3, 4)},
-        "min": values.min(),
-        "max": values.max(),
-        "nan_count": float(nan),
-        "inf_count": 0.0,
-        "negative_inf_count": 0.0,
-        "near_zero_count": float((np.abs(values) < 1e-8).sum()),
-        "rounding": 0.0,
-        "gradient_stage": "pre_clip" if stat == "grad" else "",
-        "loss_scale": 1.0,
-        **more,
+        **{"nan_count": float(nan), "near_zero_count": float((np.abs(values) < 1e-8).sum())},
     }
+    return moment_row(step, stat, name, **(found | more))
 
 
 def write_explored_run(
@@ -77,7 +61,7 @@ def write_explored_run(
     """Write a run folder with tensors, scalars and moments in it, and return it."""
     write_run(folder, statistics=dict.fromkeys(stats, every), **header)
     rows = [
-        moment_row(
+        row_of(
             stat,
             name,
             step,

@@ -17,33 +17,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from recorded_run import tensor_row
 
-from megalens.protocol import STREAMS, segment_name, stream_schema
+from megalens.protocol import segment_name, stream_schema
 
 MIB = 1 << 20
 
 
 def tensors(rows, **columns):
     """Return rows of the stream ``tensors``, each column a list of values, or one value for all of them."""
-    usual = {
-        "step": 1,
-        "micro_batch": 0,
-        "phase": "train",
-        "pass": "forward",
-        "rank": 0,
-        "layer": 1,
-        "flag": "MLP1_mat_mul",
-        "part": "",
-        "compressor": "NoOp()",
-        "source_shape": [1, 1],
-        "shape": [1, 1],
-        "values": [0.5],
-        "labels": [],
-        "nan_count": 0,
-        "inf_count": 0,
-        **STREAMS["tensors"].absent,
-        **columns,
-    }
+    usual = tensor_row(**({"source_shape": [1, 1], "shape": [1, 1], "values": [0.5]} | columns))
     schema = stream_schema("tensors")
     # Repeated by their places, so that the bombs cost nothing here.
     return pa.table(

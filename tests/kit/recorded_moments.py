@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from recorded_run import write_run
+from recorded_run import moment_row, write_run
 
 from megalens.protocol import stream_schema
 
@@ -25,31 +25,12 @@ def moment_table(steps, stats=("param", "grad"), names=None, **changes) -> pa.Ta
     for step in steps:
         for stat in stats:
             for place, name in enumerate(names or (SITES if stat in ("activation", "dgrad") else NAMES)):
-                rows.append(
-                    {
-                        "step": step,
-                        "samples": step * 16,
-                        "stat": stat,
-                        "name": name,
-                        "rank": place % 2,
-                        "stage": place % 2,
-                        "count": 100.0,
-                        "mean": float(step),
-                        "m2": 100.0 * (place + 1),
-                        "m3": 0.0,
-                        "m4": 300.0 * (place + 1) ** 2,
-                        "min": -3.0,
-                        "max": 3.0,
-                        "nan_count": 0.0,
-                        "inf_count": 0.0,
-                        "negative_inf_count": 0.0,
-                        "near_zero_count": 2.0,
-                        "rounding": 0.0,
-                        "gradient_stage": "pre_clip" if stat == "grad" else "",
-                        "loss_scale": 1.0,
-                        **changes,
-                    }
-                )
+                found = {
+                    **{"rank": place % 2, "stage": place % 2, "count": 100.0, "mean": float(step)},
+                    **{"m2": 100.0 * (place + 1), "m3": 0.0, "m4": 300.0 * (place + 1) ** 2},
+                    **{"min": -3.0, "max": 3.0, "near_zero_count": 2.0},
+                }
+                rows.append(moment_row(step, stat, name, **(found | changes)))
     return pa.Table.from_pylist(rows, stream_schema("moments"))
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from live_run import LiveRun
+from live_run import live_runs
 
 # The plugin's fixtures belong to this folder alone: one of them makes a server for every test.
 from pytest_jupyter.jupyter_server import *  # noqa: F403
@@ -63,15 +63,8 @@ def run_folder(jp_root_dir):
 @pytest.fixture
 def live(runtime, outside):
     """Start live runs, and end every one that is left."""
-    runs = []
-
-    def start(*options, **named):
-        runs.append(LiveRun(runtime, *options, **named).announce())
-        return runs[-1]
-
-    yield start
-    for run in runs:
-        run.close()
+    with live_runs(runtime) as start:
+        yield start
 
 
 @pytest.fixture

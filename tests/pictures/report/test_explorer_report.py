@@ -5,7 +5,7 @@ import re
 
 import nbformat
 import pytest
-from explored_run import BAD, BAD_STEP, SPIKE_STEP, moment_row, values_of_tensor, write_explored_run
+from explored_run import BAD, BAD_STEP, SPIKE_STEP, row_of, values_of_tensor, write_explored_run
 from page_probe import probe
 from recorded_run import RUN_ID, write, write_run
 
@@ -93,7 +93,7 @@ def test_the_page_is_readable_without_its_script(page, found):
 def test_a_page_of_many_rows_stays_small_and_keeps_the_spike(tmp_path):
     folder = write_run(tmp_path / RUN_ID, statistics={"grad": 1})
     names = [f"decoder.layers.{layer}.mlp.linear_fc1.weight" for layer in range(30)]
-    one = moment_row("grad", names[0], 1, values_of_tensor("param", "embedding.word_embeddings.weight", 1))
+    one = row_of("grad", names[0], 1, values_of_tensor("param", "embedding.word_embeddings.weight", 1))
     rows = [
         {**one, "name": name, "step": step, "mean": 3e4 if (place, step) == (17, 1234) else 0.0}
         for step in range(1, 3001)
