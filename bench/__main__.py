@@ -1,4 +1,4 @@
-"""Run every benchmark and print its table: ``python -m bench [--quick] [NAME …]``; ``--list`` says what each claims.
+"""Run benchmarks and print their tables: ``python -m bench [--quick] [NAME …]``, or ``NAME`` with options of its own; ``--list`` says what each claims.
 
 Exit codes: 0 all ran (met or missed), 1 one of them could not run, 2 wrong arguments.
 """
@@ -7,60 +7,53 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-__all__ = ["main"]
+from .report import RESULTS, ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
-NAMES = (
-    "tracer",
-    "watching",
-    "statistics",
-    "monitor_faults",
-    "monitor_cost",
-    "generation",
-    "long_text",
-    "compiled",
-    "gpu",
-    "token_latency",
-    "timeline",
-    "timeline_overlapped",
-    "timeline_cost",
-    "timeline_real",
-    "trace_reading",
-    "wire",
-    "moments_grouping",
-    "projection",
-    "browser",
-    "attention",
-    "hub_load",
-    "megatron",
-    "moments_kernel",
-    "opening",
-    "large_runs",
-    "live_moments",
-    "long_recordings",
-    "sealing",
-    "engine",
-    "scale",
-    "explorer",
-    "rendering",
-    "marimo",
-    "pictures",
-    "pipeline",
-    "split",
-    "imports",
-    "soak",
-    "fuzz",
-)
+__all__ = ["NAMES", "main"]
+
+_MODULES = {
+    "tracer": ("tracer",),
+    "compiled": ("compiled", "watching"),
+    "statistics": ("statistics",),
+    "monitor": ("monitor_faults", "monitor_cost"),
+    "gpu": ("gpu",),
+    "megatron": ("megatron",),
+    "moments_kernel": ("moments_kernel",),
+    "generation": ("generation", "token_latency", "long_text"),
+    "timeline": ("timeline",),
+    "timeline_overlapped": ("timeline_overlapped",),
+    "timeline_jobs": ("timeline_cost", "timeline_real", "trace_reading"),
+    "pipeline": ("pipeline",),
+    "split": ("split",),
+    "hub_load": ("wire", "hub_load"),
+    "sealing": ("sealing",),
+    "opening": ("opening", "large_runs"),
+    "long_recordings": ("long_recordings",),
+    "live_moments": ("live_moments",),
+    "engine": ("engine",),
+    "scale": ("scale",),
+    "page_code": ("moments_grouping", "projection"),
+    "live_page": ("browser", "rendering"),
+    "views": ("attention", "explorer"),
+    "pictures": ("pictures", "marimo", "imports"),
+    "soak": ("soak",),
+    "fuzz": ("fuzz",),
+}
+NAMES = {name: module for module, names in _MODULES.items() for name in names}
+"""The module of each benchmark."""
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str]) -> int:
     """Run what was asked for and return the exit code."""
+    if arguments[:1] and arguments[0] in NAMES and not {*arguments[1:]} & {*NAMES, "--list"}:
+        getattr(importlib.import_module(f"bench.{NAMES[arguments[0]]}"), arguments[0])(arguments[1:])
+        return 0
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the performance claims.")
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; all when absent"
@@ -80,9 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
     for name in options.names or NAMES:
         began = time.monotonic()
         # Each in a process of its own: none inherits another's threads, caches or environment.
-        done = subprocess.run(
-            [sys.executable, "-m", f"bench.{name}", *(["--quick"] if options.quick else [])], cwd=ROOT
-        )
+        command = [sys.executable, "-m", "bench", name, *(["--quick"] if options.quick else [])]
+        done = subprocess.run(command, cwd=ROOT)
         print(f"{name}: exit code {done.returncode} after {time.monotonic() - began:.0f} s", flush=True)
         if done.returncode:
             failed.append(name)
@@ -93,10 +85,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def described(name: str) -> list[str]:
     """Say what a benchmark measures, and each of its figures that has a target, as it was measured last."""
-    source = (ROOT / "bench" / f"{name}.py").read_text(encoding="utf-8")
-    what = ast.get_docstring(ast.parse(source)) or ""
-    lines = [f"{name}: {what.partition(': ``python -m')[0].partition(chr(10))[0].removesuffix('.')}."]
-    results = ROOT / "bench" / "results" / f"{name}.json"
+    source = ast.parse((ROOT / "bench" / f"{NAMES[name]}.py").read_text(encoding="utf-8"))
+    functions = {each.name: each for each in source.body if isinstance(each, ast.FunctionDef)}
+    lines = [f"{name}: {ast.get_docstring(functions[name])}"]
+    results = RESULTS / f"{name}.json"
     rows = json.loads(results.read_text(encoding="utf-8"))["rows"] if results.is_file() else []
     for row in rows:
         if row["target"]:
@@ -106,4 +98,4 @@ def described(name: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,25 +1,17 @@
-"""What the benchmarks share: ratios with an interval, facts about the machine, and the files that results go into.
+"""Figures with an interval: ratios of what was measured side by side, shares, and what a step costs.
 
-What a way of training costs a step, by a coin that is tossed for each: such steps lie side by side, so that a machine which is slow for a while is slow for both.
+What a way of training costs a step is found by a coin that is tossed for each: such steps lie side by side, so that a machine which is slow for a while is slow for both.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import operator
-import os
-import platform
 import random
-import socket
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -27,35 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "RESULTS",
-    "Ratio",
-    "Row",
-    "Tossed",
-    "UNDECIDED",
-    "asked",
-    "cost",
-    "judged",
-    "machine_facts",
-    "percentile",
-    "processor_seconds",
-    "ratio",
-    "rendered",
-    "report",
-    "run_processes",
-    "share",
-    "tossed",
-    "trimmed_mean",
-    "verdict",
-    "wilson",
-    "write_results",
+    *("Ratio", "Tossed", "in_turns", "percentile", "processor_seconds", "ratio", "timed", "tossed"),
+    *("trimmed_mean", "wilson"),
 ]
-
-
-RESULTS = Path(__file__).parent / "results"
-UNDECIDED = "**undecided**: the interval holds the target"
-_BEGAN = os.getloadavg()[0]
-_SIGNS = {"≤": operator.le, "<": operator.lt, "≥": operator.ge, ">": operator.gt}
-_PACKAGES = ("megalens", "torch", "pyarrow", "websockets", "jupyterlab", "duckdb", "numpy")
 
 
 @dataclass(frozen=True)
@@ -66,97 +32,39 @@ class Ratio:
     low: float
     high: float
 
-    def __str__(self) -> str:
-        """Return the ratio as text, such as ``0.93 (0.91 to 0.95)``."""
-        return f"{self.value:.3g} ({self.low:.3g} to {self.high:.3g})"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a result table."""
-
-    what: str
-    value: float
-    unit: str
-    low: float | None = None
-    """Lower end of the 95 % interval, where there is one."""
-    high: float | None = None
-    target: str = ""
-    """What was asked for, as text such as ``≤ 1``."""
-    met: bool | None = None
-    """Whether the target was met; None where there is none."""
-    note: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
-    """Further figures, for the JSON only."""
-
-
-def judged(
-    what: str,
-    value: float,
-    unit: str,
-    target: str,
-    note: str = "",
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    by: float | None = None,
-    **extra: Any,
-) -> Row:
-    """Return the line of a figure that is held against its target, such as ``≤ 1``; by another figure than itself, such as an end of its interval, where one is given."""
-    sign, bound, *_ = target.replace(",", "").split()
-    met = bool(_SIGNS[sign](value if by is None else by, float(bound)))
-    return Row(what, value, unit, low, high, target, met, note, extra)
-
-
-def asked(
-    doc: str | None, arguments: Sequence[str] | None, quick: str, **options: tuple[Any, str]
-) -> argparse.Namespace:
-    """Read the arguments of a benchmark: ``--quick``, and others by name, each with its default, or its type where it has none, and what it is."""
-    name = sys.modules["__main__"].__spec__
-    parser = argparse.ArgumentParser(prog=f"python -m {name.name if name else 'bench'}", description=doc)
-    for option, (default, text) in options.items():
-        given: dict[str, Any] = {"type": default}
-        if default is bool:
-            given = {"action": "store_true"}
-        elif not callable(default):
-            given, text = {"type": type(default), "default": default}, f"{text} (%(default)s)"
-        parser.add_argument(f"--{option.replace('_', '-')}", **given, help=text)
-    parser.add_argument("--quick", action="store_true", help=f"{quick}: shows that it works")
-    return parser.parse_args(arguments)
-
 
 def ratio(
     above: Sequence[float],
-    below: Sequence[float],
+    below: Sequence[float] | None = None,
     *,
     middle: Callable[[Sequence[float]], float] = statistics.fmean,
     paired: bool = True,
     resamples: int = 4000,
-    seed: int = 0,
 ) -> Ratio:
     """Return ``middle(above) / middle(below)`` with a 95 % percentile-bootstrap interval.
 
     Parameters
     ----------
     above, below : sequence of float
-        One figure per block of the run.
+        One figure per block of the run; without ``below``, quotients of one block over another.
     middle : callable
         What stands for a sequence: the mean, or a median where blocks meet other work on the machine.
     paired : bool
         Whether ``above[i]`` and ``below[i]`` were measured next to each other; pairs are then resampled as pairs.
-    resamples, seed : int
-        How often, and from which random numbers.
+    resamples : int
+        How often.
 
     Raises
     ------
     ValueError
         When there are fewer than three figures a side, or pairs that do not match.
     """
+    below = [1.0] * len(above) if below is None else below
     if min(len(above), len(below)) < 3 or (paired and len(above) != len(below)):
         raise ValueError(
             f"Expected at least three matching figures a side, got {len(above)} and {len(below)}."
         )
-    rng = random.Random(seed)
+    rng = random.Random(0)
     values = []
     for _ in range(resamples):
         chosen = rng.choices(range(len(above)), k=len(above))
@@ -167,159 +75,13 @@ def ratio(
 
 def percentile(values: Sequence[float], percent: float) -> float:
     """Return a percentile by linear interpolation between the two nearest figures."""
-    ordered = sorted(values)
-    place = (len(ordered) - 1) * percent / 100
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-
-def machine_facts() -> dict[str, Any]:
-    """Return what a reader must know about the machine, and nothing that names it or its user."""
-    return {
-        "processor": _processor(),
-        "cores": _cores(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
-    }
-
-
-def write_results(
-    name: str,
-    title: str,
-    rows: Sequence[Row],
-    *,
-    how: str,
-    quick: bool = False,
-    facts: dict[str, Any] | None = None,
-) -> Path:
-    """Write ``results/<name>.json`` and the page of all results, ``results/README.md``; return the page.
-
-    Parameters
-    ----------
-    name, title : str
-        File name without ending, and the heading.
-    rows : sequence of Row
-        The figures. Missed targets are written as they are.
-    how : str
-        One or two sentences: how it was measured.
-    quick : bool
-        Whether this was a short run, which proves that the benchmark works and nothing else.
-    facts : dict, optional
-        Further facts beside those of the machine.
-    """
-    RESULTS.mkdir(exist_ok=True)
-    body = {
-        "name": name,
-        "title": title,
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "quick": quick,
-        "how": how,
-        "machine": machine_facts() | (facts or {}),
-        "rows": [asdict(row) for row in rows],
-    }
-    text = json.dumps(body, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
-    page = RESULTS / "README.md"
-    sections = [rendered(each.stem) for each in sorted(RESULTS.glob("*.json"))]
-    page.write_text("\n".join(["# Measured claims\n", *sections]), encoding="utf-8")
-    return page
-
-
-def report(name: str, title: str, rows: Sequence[Row], *, how: str, **more: Any) -> Path:
-    """Write results as ``write_results`` does, with how busy the machine was before, and print them."""
-    load = f"Before it began, {_BEGAN:.1f} other processes on average wanted a processor."
-    page = write_results(name, title, rows, how=f"{how} {load}", **more)
-    print(rendered(name))
-    return page
-
-
-def rendered(name: str) -> str:
-    """Return the table of what was measured last, as Markdown."""
-    body = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    machine = body["machine"]
-    lines = [f"## {body['name']}", "", f"**{body['title']}.** {body['how']}", ""]
-    if body["quick"]:
-        lines += ["A quick run: it shows that the benchmark works; its figures prove nothing.", ""]
-    lines += ["| what | figure | 95 % interval | target | |", "|---|---|---|---|---|"]
-    for row in (Row(**each) for each in body["rows"]):
-        interval = "" if row.low is None or row.high is None else f"{row.low:.3g} to {row.high:.3g}"
-        verdict = {True: "met", False: "**missed**", None: ""}[row.met]
-        closing = " · ".join(part for part in (verdict, row.note) if part)
-        lines.append(f"| {row.what} | {row.value:.3g} {row.unit} | {interval} | {row.target} | {closing} |")
-    packages = ", ".join(f"{name} {found}" for name, found in machine["packages"].items())
-    lines += [
-        "",
-        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}; {packages}. {body['date']}.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.machine()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    return float(np.percentile(values, percent))
 
 
 def trimmed_mean(values: Sequence[float]) -> float:
     """Return the mean without the smallest and largest tenth."""
     cut = len(values) // 10
     return statistics.fmean(sorted(values)[cut : len(values) - cut])
-
-
-def processor_seconds(task: str) -> float:
-    """Return what a thread, a folder such as ``/proc/7/task/8``, has had of a processor; 0 where it has ended."""
-    try:
-        return int(Path(task, "schedstat").read_text().split()[0]) * 1e-9
-    except OSError:
-        return 0.0
-
-
-def verdict(low: float, high: float, most: float | None) -> bool | None:
-    """Return whether a target was met, or None where there is none or the interval holds both answers."""
-    return None if most is None or low <= most < high else high <= most
-
-
-def cost(
-    title: str, found: Ratio, most: float | None, *notes: str, unit: str = "% of a step", spread: int = 1
-) -> Row:
-    """Return the line of what something costs: a time over that without it, less one, spread over steps; ``most`` is the target in per cent."""
-    middle, low, high = (100 * (value - 1) / spread for value in (found.value, found.low, found.high))
-    met = verdict(low, high, most)
-    undecided = [UNDECIDED] if met is None and most is not None else []
-    target = "" if most is None else f"≤ {most} %"
-    return Row(title, middle, unit, low, high, target, met, " · ".join([*undecided, *notes]))
-
-
-def share(
-    what: str,
-    hits: int,
-    count: int,
-    target: str = "",
-    interval: Callable[[int, int], tuple[float, float]] | None = None,
-) -> Row:
-    """Return the line of a share in per cent, with Wilson's interval or another, and its target, such as ``≥ 95``."""
-    low, high = (100 * end for end in (interval or wilson)(hits, count))
-    value, note = 100 * hits / max(count, 1), f"{hits} of {count}"
-    if target:
-        return judged(what, value, "%", target, note, low=low, high=high)
-    return Row(what, value, "%", low, high, note=note)
 
 
 def wilson(hits: int, count: int) -> tuple[float, float]:
@@ -332,45 +94,36 @@ def wilson(hits: int, count: int) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def run_processes(module: str, job: object, world: int, folder: Path) -> Any:
-    """Run a module in processes that are connected as a launcher does, and return what the first one writes.
+def timed(step: Callable[[], object], count: int = 1) -> float:
+    """Return the seconds that a call takes, of several in a row."""
+    began = time.perf_counter()
+    for _ in range(count):
+        step()
+    return (time.perf_counter() - began) / count
 
-    Parameters
-    ----------
-    module : str
-        Takes the file of the job and the file to write as arguments.
-    job : object
-        Becomes JSON.
-    world : int
-        How many processes.
-    folder : Path
-        For both files.
-    """
-    asked, out = folder / "job.json", folder / "found.json"
-    asked.write_text(json.dumps(job))
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", module, str(asked), str(out)],
-            env={
-                **os.environ,
-                "RANK": str(rank),
-                "WORLD_SIZE": str(world),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "OMP_NUM_THREADS": "1",
-            },
-            cwd=RESULTS.parents[1],
-        )
-        for rank in range(world)
-    ]
-    codes = [each.wait() for each in processes]
-    if any(codes):
-        # A figure of what is left would be of another training.
-        raise SystemExit(f"A process of {module} ended with {codes}.")
-    return json.loads(out.read_text())
+
+def in_turns(
+    ways: Mapping[str, Callable[[], Any]], rounds: int, warm: int = 0, seed: int = 0
+) -> dict[str, list[Any]]:
+    """Call all ways in random order, round after round, and return what each gave; the first ``warm`` rounds do not count."""
+    order, found = random.Random(seed), {name: list[Any]() for name in ways}
+    for number in range(-warm, rounds):
+        for name in order.sample(list(ways), len(ways)):
+            one = ways[name]()
+            if number >= 0:
+                found[name].append(one)
+    return found
+
+
+def processor_seconds(*tasks: str) -> float:
+    """Return what threads, folders such as ``/proc/7/task/*``, have had of a processor; those count that have not ended."""
+    spent = 0
+    for task in [each for pattern in tasks for each in glob(pattern)]:
+        try:
+            spent += int(Path(task, "schedstat").read_text().split()[0])
+        except OSError:
+            continue
+    return spent * 1e-9
 
 
 _STRETCH = 8
@@ -397,11 +150,9 @@ class Tossed:
     processor: float
     step: float
 
-    def row(self, title: str, most: float | None, aside: float) -> Row:
-        """Return the line of a table, with a part of a step that is added because others work later; ``most`` is the target in per cent."""
-        found = Ratio(*(1 + each + aside for each in (self.cost, self.low, self.high)))
-        note = f"elapsed {100 * self.cost:.2f} %, processor time aside {100 * aside:.2f} %; a step of {1e3 * self.step:.0f} ms"
-        return cost(title, found, most, note)
+    def over(self, aside: float) -> Ratio:
+        """Return a step that pays over one that does not, with a part of a step that is added because others work later."""
+        return Ratio(*(1 + each + aside for each in (self.cost, self.low, self.high)))
 
 
 def tossed(step: Callable[[bool], object], aside: Callable[[], float], steps: int, first: int = 64) -> Tossed:
@@ -424,12 +175,8 @@ def tossed(step: Callable[[bool], object], aside: Callable[[], float], steps: in
     random = np.random.default_rng(0)
 
     def train(pays: NDArray[np.bool_]) -> tuple[list[float], float]:
-        took: list[float] = []
         before = aside()
-        for each in pays.tolist():
-            began = time.perf_counter()
-            step(each)
-            took.append(time.perf_counter() - began)
+        took = [timed(lambda pay=each: step(pay)) for each in pays.tolist()]
         return took, aside() - before
 
     train(random.random(first) < 0.5)

@@ -1,34 +1,36 @@
-"""What probes in compiled code cost: steps of the compiled demo model without a tracer, with probes that nobody asks for, and traced; and the other way to put probes into a graph.
-
-Run ``python -m bench.compiled`` (``--quick``: few rounds, which prove only that it works). The first call of each way compiles, which takes a minute or more.
-"""
+"""What probes in compiled code cost, and what it costs that the first forward pass is watched."""
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
-import os
-import random
-import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import megalens
 from megalens import Tile
+from megalens.adapters import find_points
+from megalens.demo import GPT, GPTConfig
 from megalens.demo import model as demo_model
+from megalens.tracer.first_pass import FirstPass
 
-from .common import Row, asked, cost, ratio, report
+from .common import in_turns, ratio, timed
+from .recordings import FLAGS
+from .report import Measured, Row, benchmark, cost, verdict
 
-__all__ = ["main"]
+__all__ = ["compiled", "watching"]
 
-_FLAGS = {"QKV_mat_mul": Tile(96), "MLP1_mat_mul": Tile(96), "MLP2_mat_mul": Tile(96)}
 _BATCH = 16
 _TARGET = 1.0
 TITLES = {
@@ -39,55 +41,54 @@ TITLES = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/compiled.json``; return the page of all results."""
-    options = asked(
-        __doc__, arguments, "6 rounds", rounds=(100, "blocks of each way"), steps=(4, "steps a block")
-    )
-    rounds = 6 if options.quick else options.rounds
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["MEGALENS_RUNTIME_DIR"] = str(Path(folder) / "runtime")
-        blocks, facts = _measure(rounds, options.steps, Path(folder))
+@benchmark(
+    "Probes in compiled code",
+    "6 rounds",
+    rounds=(100, 6, "blocks of each way"),
+    steps=(4, "steps a block"),
+)
+def compiled(options: argparse.Namespace) -> Measured:
+    """What probes in compiled code cost: steps of the compiled demo model without a tracer, with probes that nobody asks for, and traced; and the other way to put probes into a graph."""
+    ways = {name: _Way(name, options.folder) for name in ("without", *TITLES)}
+    for way in ways.values():
+        timed(way.step, 3)
+    counted = torch._dynamo.utils.counters["stats"]
+    graphs = counted["unique_graphs"]
+
+    def block(way: _Way) -> float:
+        way.step()
+        return timed(way.step, options.steps)
+
+    blocks = in_turns({name: lambda way=way: block(way) for name, way in ways.items()}, options.rounds)
+    again = float(counted["unique_graphs"] - graphs)
     base = blocks["without"]
-    rows = [Row("step of the compiled model without a tracer", statistics.median(base) * 1e3, "ms")]
-    for way, title in TITLES.items():
-        found = ratio(blocks[way], base, middle=statistics.median)
-        rows.append(cost(title, found, _TARGET if way == "armed" else None, unit="%"))
-    rows += [
-        Row(what, value, "", target="0" if "recompiled" in what else "") for what, value in facts.items()
-    ]
-    return report(
-        "compiled",
-        "Probes in compiled code",
-        rows,
-        how=f"The demo model under torch.compile(fullgraph=True), batches of {_BATCH}, {rounds} blocks of {options.steps} steps each way, in random order, in one process; medians of blocks measured beside one another.",
-        quick=options.quick,
-    )
+    rows = [Row("step of the compiled model without a tracer", median(base) * 1e3, "ms")]
+    for name, title in TITLES.items():
+        found = ratio(blocks[name], base, middle=median)
+        rows.append(cost(title, found, _TARGET if name == "armed" else None, unit="%"))
+    rows.append(Row("graphs that were recompiled meanwhile", again, "", target="0"))
+    rows += [Row(what, value, "") for way in ways.values() for what, value in way.close().items()]
+    how = f"The demo model under torch.compile(fullgraph=True), batches of {_BATCH}, {options.rounds} blocks of {options.steps} steps each way, in random order, in one process; medians of blocks measured beside one another."
+    return Measured(rows, how)
 
 
-def _measure(rounds: int, steps: int, folder: Path) -> tuple[dict[str, list[float]], dict[str, float]]:
-    ways = {name: _Way(name, folder) for name in ("without", *TITLES)}
-    for way in ways.values():
-        for _ in range(3):
-            way.step()
-    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    blocks: dict[str, list[float]] = {name: [] for name in ways}
-    order = random.Random(0)
-    for _ in range(rounds):
-        for name in order.sample(list(ways), len(ways)):
-            ways[name].step()
-            began = time.perf_counter()
-            for _ in range(steps):
-                ways[name].step()
-            blocks[name].append((time.perf_counter() - began) / steps)
-    facts = {
-        "graphs that were recompiled meanwhile": float(
-            torch._dynamo.utils.counters["stats"]["unique_graphs"] - graphs
-        )
-    }
-    for way in ways.values():
-        facts |= way.close()
-    return blocks, facts
+class _Training:
+    """Steps of a model on the same text; ``run`` is the model or its compiled code."""
+
+    def __init__(self, model: nn.Module, run: Any, ids: Tensor) -> None:
+        self._run, self._ids = run, ids
+        self._optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+
+    def __call__(self, mode: AbstractContextManager[Any] | None = None) -> float:
+        """Take a step, its forward pass in ``mode``; return its processor time, which other processes change less than they do the time."""
+        began = time.process_time()
+        with mode or nullcontext():
+            logits = self._run(self._ids[:, :-1])
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), self._ids[:, 1:].flatten())
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        return time.process_time() - began
 
 
 class _Way:
@@ -98,12 +99,11 @@ class _Way:
         code = _copied(demo_model, name)
         torch.manual_seed(0)
         self.model: nn.Module = code.GPT()
-        self._ids = torch.randint(0, 256, (_BATCH, 128))
         self._run: Callable[[Tensor], Tensor] = torch.compile(self.model, fullgraph=True)
-        self._optimizer = torch.optim.AdamW(self.model.parameters(), 1e-4)
+        self._train = _Training(self.model, self._run, torch.randint(0, 256, (_BATCH, 128)))
         self._tracer: Any = None
         if name in ("armed", "traced"):
-            flags = _FLAGS if name == "traced" else None
+            flags = dict.fromkeys(FLAGS, Tile(96)) if name == "traced" else None
             self._tracer = megalens.trace(
                 self._run, flags=flags, record=folder if flags else None, linger=0.1
             )  # type: ignore[arg-type]
@@ -112,18 +112,8 @@ class _Way:
 
     def step(self) -> None:
         """Take one step."""
-        if self._tracer is None:
+        with self._tracer.step() if self._tracer else nullcontext():
             self._train()
-        else:
-            with self._tracer.step():
-                self._train()
-
-    def _train(self) -> None:
-        logits = self._run(self._ids[:, :-1])
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), self._ids[:, 1:].flatten())
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
-        self._optimizer.zero_grad()
 
     def close(self) -> dict[str, float]:
         """End it; return how many of its probes fired."""
@@ -170,5 +160,88 @@ def _hook_states(model: nn.Module) -> None:
     model.library = library  # type: ignore[assignment]
 
 
-if __name__ == "__main__":
-    main()
+@dataclass(frozen=True)
+class _Load:
+    title: str
+    config: GPTConfig
+    batch: int
+    length: int
+    compiled: bool = False
+
+
+LOADS = (
+    _Load("2 layers, hidden 32, batch 2 × 16", GPTConfig(layers=2, hidden=32, heads=2), 2, 16),
+    _Load("2 layers, hidden 128, batch 16 × 128", GPTConfig(layers=2), 16, 128),
+    _Load("12 layers, hidden 128, batch 4 × 128", GPTConfig(layers=12), 4, 128),
+    _Load("2 layers, compiled, batch 16 × 128", GPTConfig(layers=2), 16, 128, compiled=True),
+)
+
+
+class _PassOn(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees every operation and does nothing: the least that following a pass takes."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class _Watched:
+    """A training of which each step may be watched."""
+
+    def __init__(self, load: _Load) -> None:
+        torch.manual_seed(0)
+        model = GPT(load.config)
+        self._run: Any = torch.compile(model, fullgraph=True) if load.compiled else model
+        self.step = _Training(model, self._run, torch.randint(0, 256, (load.batch, load.length)))
+
+    def watched(self) -> float:
+        """Take a step of which the pass is watched, as after ``megalens.trace``."""
+        points, said = find_points(self._run), list[str]()
+        first = FirstPass(points, said.append, lambda changed: None, nullcontext)
+        first.open()
+        took = self.step()
+        if said or points.watch is not None:
+            raise RuntimeError(f"The pass was not watched: {said}")
+        first.close()
+        return took
+
+
+@benchmark("What it costs to watch the first pass", "4 rounds", rounds=(40, 4, "rounds of each model"))
+def watching(options: argparse.Namespace) -> Measured:
+    """What it costs that the first forward pass is watched, in further steps, and that it costs later steps nothing."""
+    torch.set_num_threads(1)
+    rows: list[Row] = []
+    for load in LOADS:
+        training = _Watched(load)
+        training.step()
+        training.step()
+        training.watched()
+        training.step()
+        # Of a compiled model another mode would have the pass compiled anew.
+        least = nullcontext if load.compiled else _PassOn
+        took = [
+            (training.step(), training.watched(), training.step(), training.step(least()))
+            for _ in range(options.rounds)
+        ]
+        before, watched, after, passed = zip(*took, strict=True)
+
+        def more(
+            what: str,
+            times: tuple[float, ...],
+            most: float | None,
+            load: _Load = load,
+            before: tuple[float, ...] = before,
+        ) -> Row:
+            found = ratio(times, before, middle=median)
+            value, low, high = found.value - 1, found.low - 1, found.high - 1
+            target = "" if most is None else f"≤ {most:g}"
+            return Row(f"{load.title}: {what}", value, "", low, high, target, verdict(low, high, most))
+
+        rows += [
+            Row(f"{load.title}: a step", median(before) * 1e3, "ms"),
+            more("further steps for one that is watched", watched, 1.0),
+            more("of a step for the one after it", after, 0.02),
+        ]
+        if not load.compiled:
+            rows.append(more("· of these for a dispatch mode that only calls each operation", passed, None))
+    how = f"The demo model on one thread. {options.rounds} rounds; in each a step, one of which the forward pass is watched, and one more. Processor time; medians beside one another, 95 % bootstrap intervals. Of a compiled model the pass that is watched is one more, by the interpreter."
+    return Measured(rows, how)

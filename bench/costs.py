@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.common import judged
+from .report import RESULTS, ROOT, judged
 
 __all__ = ["main", "page"]
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "costs.md"
 _BEGIN, _END = "<!-- table -->", "<!-- end of the table -->"
 
@@ -74,7 +73,7 @@ FIGURES = (
 )  # fmt: skip
 
 
-def page(text: str, results: Path = ROOT / "bench" / "results") -> str:
+def page(text: str, results: Path = RESULTS) -> str:
     """Return the page with its table as the results have it."""
     begin, end = text.index(_BEGIN) + len(_BEGIN), text.index(_END)
     lines = ["| what | here | 95 % | goal | the other way | repeat |", "|---|---|---|---|---|---|"]
@@ -90,7 +89,7 @@ def _line(figure: Figure, results: Path) -> str:
     others = figure.others and _found(rows, figure.others)
     if found is None:
         raise ValueError(
-            f"{figure.of} has no row that begins with {figure.row!r}: run python -m bench.{figure.of}"
+            f"{figure.of} has no row that begins with {figure.row!r}: run python -m bench {figure.of}"
         )
     value, unit = _value(found["value"], figure), "%" if figure.over else _unit(found["unit"])
     interval = (
@@ -105,7 +104,7 @@ def _line(figure: Figure, results: Path) -> str:
         figure.most
         and f"{figure.most}{'' if judged(figure.what, value, unit, figure.most).met else ' **missed**'}",
         f"{_text(_value(others['value'], figure))} {unit}".strip() if others else "",
-        f"`python -m bench.{figure.of}`",
+        f"`python -m bench {figure.of}`",
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -1,4 +1,4 @@
-"""An engine of two workers beside one, and what an engine costs a small question: ``python -m bench.engine [--quick]``.
+"""An engine of two workers beside one, and what an engine costs a small question.
 
 A recording of statistics is written once and stands several times in a folder, as the ranks of a job do: its rows are read each time. The ways take turns, so
 that whatever else the machine does meets all of them alike.
@@ -6,17 +6,16 @@ that whatever else the machine does meets all of them alike.
 
 from __future__ import annotations
 
-import json
+import argparse
 import logging
 import os
 import random
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,9 +23,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from distributed import Client, LocalCluster
 
-from bench.common import Row, asked, judged, percentile, ratio, report
-from megalens.protocol import segment_name, stream_schema
+from megalens.protocol import segment_name
 from megalens.runs import open_run
+
+from .common import in_turns, percentile, ratio, timed
+from .recordings import rows_of, write_header
+from .report import Measured, Row, benchmark, divided, judged, typical
+
+__all__ = ["engine"]
 
 _TENSORS, _STEPS, _GROUP_ROWS = 1000, 400, 100_000
 # A pattern, which no summary of a segment answers: rows are read.
@@ -36,36 +40,26 @@ _MILLION = 1_000_000
 _CALM, _MOST_ROUNDS, _LEAST = 0.1, 3, 3
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure, check that answers agree, write the results and print the table."""
-    options = asked(
-        __doc__,
-        arguments,
-        "fewer rows and rounds",
-        millions=(100, "millions of rows of the large run"),
-        rounds=(5, "how often each way answers"),
+@benchmark(
+    "Questions on a Dask cluster",
+    "fewer rows and rounds",
+    millions=(100, 2, "millions of rows of the large run"),
+    rounds=(5, 3, "how often each way answers"),
+    copies=(10, 2, "recordings of the job"),
+    small=(25, 3, "how often the small question is answered"),
+)
+def engine(options: argparse.Namespace) -> Measured:
+    """An engine of two workers beside one, and what an engine costs a small question."""
+    millions, large, small = options.millions, options.folder / "large", options.folder / "small"
+    _job(large, millions * _MILLION // options.copies, options.copies)
+    _job(small, _MILLION, 1)
+    rows = [*_scaling(f"{large}/*", millions, options.rounds), *_extra(small / "rank0", options.small)]
+    how = (
+        "Clusters of one and of two worker processes of one thread each, on the same machine as scheduler and whoever asks, answer the same question (statistics "
+        "by a pattern over names, for which all rows are read), in turns of random order; medians, and 95 % intervals by bootstrap. The machine has two cores, of which "
+        "other work must have had less than a tenth of one during an answer: others are left out, where three or more of each are left."
     )
-    copies, rounds = (2, 3) if options.quick else (10, options.rounds)
-    millions = 2 if options.quick else options.millions
-    with tempfile.TemporaryDirectory() as home:
-        large, small = Path(home) / "large", Path(home) / "small"
-        _job(large, millions * _MILLION // copies, copies)
-        _job(small, _MILLION, 1)
-        lines = [
-            *_scaling(f"{large}/*", millions, rounds),
-            *_extra(small / "rank0", 3 if options.quick else 25),
-        ]
-    return report(
-        "engine",
-        f"Questions on a Dask cluster: {millions} million rows",
-        lines,
-        how=(
-            "Clusters of one and of two worker processes of one thread each, on the same machine as scheduler and whoever asks, answer the same question (statistics "
-            "by a pattern over names, for which all rows are read), in turns of random order; medians, and 95 % intervals by bootstrap. The machine has two cores, of which "
-            "other work must have had less than a tenth of one during an answer: others are left out, where three or more of each are left."
-        ),
-        quick=options.quick,
-    )
+    return Measured(rows, how)
 
 
 def _scaling(path: str, millions: int, rounds: int) -> list[Row]:
@@ -102,30 +96,16 @@ def _scaling(path: str, millions: int, rounds: int) -> list[Row]:
             run.close()
     faster = ratio(seconds[1], seconds[2], paired=False, middle=statistics.median)
     alone = ratio(busy[1], busy[2], paired=False, middle=statistics.median)
+    rows = []
+    for workers, each in seconds.items():
+        what = f"{millions} million rows, {'one worker' if workers == 1 else 'two workers'}"
+        note = f"the busier worker: {statistics.median(busy[workers]):.1f} s of processor"
+        rows.append(typical(what, each, "s", note=note, seconds=each, processor=busy[workers]))
+    note = f"of {len(every[1])} answers by each, {len(used[1])} and {len(used[2])} count"
     return [
-        *(
-            Row(
-                f"{millions} million rows, {'one worker' if workers == 1 else 'two workers'}",
-                statistics.median(each),
-                "s",
-                min(each),
-                max(each),
-                note=f"the busier worker: {statistics.median(busy[workers]):.1f} s of processor",
-                extra={"seconds": each, "processor": busy[workers]},
-            )
-            for workers, each in seconds.items()
-        ),
-        judged(
-            "one worker ÷ two workers, wall",
-            faster.value,
-            "×",
-            "≥ 1.7",
-            low=faster.low,
-            high=faster.high,
-            note=f"of {len(every[1])} answers by each, {len(used[1])} and {len(used[2])} count",
-            every=every,
-        ),
-        Row("one worker ÷ the busier of two, processor", alone.value, "×", alone.low, alone.high),
+        *rows,
+        divided("one worker ÷ two workers, wall", faster, "≥ 1.7", note, every=every),
+        divided("one worker ÷ the busier of two, processor", alone),
     ]
 
 
@@ -151,18 +131,12 @@ def _machine() -> float:
 def _extra(folder: Path, rounds: int) -> list[Row]:
     with _cluster(2) as client, open_run(folder) as here, open_run(folder, engine=client) as there:
         pd.testing.assert_frame_equal(there.moments(**_QUESTION), here.moments(**_QUESTION), rtol=1e-12)
-        ways: dict[str, tuple[Callable[..., Any], list[float]]] = {
-            "here": (here.moments, []),
-            "there": (there.moments, []),
-        }
-        order = random.Random(0)
-        for _ in range(rounds):
-            for way in order.sample(list(ways), 2):
-                ask, taken = ways[way]
-                began = time.perf_counter()
-                ask(**_QUESTION)
-                taken.append((time.perf_counter() - began) * 1000)
-    here_ms, there_ms = ways["here"][1], ways["there"][1]
+        ways = {"here": here.moments, "there": there.moments}
+        taken = in_turns(
+            {name: lambda ask=ask: 1000 * timed(lambda: ask(**_QUESTION)) for name, ask in ways.items()},
+            rounds,
+        )
+    here_ms, there_ms = taken["here"], taken["there"]
     rng, found = random.Random(0), []
     for _ in range(4000):
         at = rng.choices(range(rounds), k=rounds)
@@ -170,12 +144,9 @@ def _extra(folder: Path, rounds: int) -> list[Row]:
     low, high = percentile(found, 2.5), percentile(found, 97.5)
     extra = statistics.median(there_ms) - statistics.median(here_ms)
     return [
-        Row("one million rows, no engine", statistics.median(here_ms), "ms", extra={"ms": here_ms}),
-        Row(
-            "one million rows, two workers there: few, so they are read here",
-            statistics.median(there_ms),
-            "ms",
-            extra={"ms": there_ms},
+        typical("one million rows, no engine", here_ms, "ms", ms=here_ms),
+        typical(
+            "one million rows, two workers there: few, so they are read here", there_ms, "ms", ms=there_ms
         ),
         judged("one million rows: more with the engine", extra, "ms", "≤ 50", low=low, high=high),
     ]
@@ -211,52 +182,32 @@ def _job(home: Path, rows: int, copies: int) -> None:
     """Write a recording and let it stand there several times, as links to the same files."""
     _recording(home / "rank0", rows)
     for rank in range(1, copies):
-        folder = home / f"rank{rank}"
-        (folder / "moments").mkdir(parents=True)
+        folder = write_header(home / f"rank{rank}", 100_000)
+        (folder / "moments").mkdir()
         for file in (home / "rank0" / "moments").iterdir():
             os.link(file, folder / "moments" / file.name)
-        _header(folder)
 
 
 def _recording(folder: Path, rows: int) -> None:
-    (folder / "moments").mkdir(parents=True)
+    (write_header(folder, 100_000) / "moments").mkdir()
     names = [
         f"decoder.layers.{at // 20}.{('mlp', 'attention')[at % 2]}.{at % 20}.weight" for at in range(_TENSORS)
     ]
-    rng, schema = np.random.default_rng(0), stream_schema("moments")
+    rng = np.random.default_rng(0)
     for number, first in enumerate(range(1, rows // _TENSORS + 1, _STEPS)):
         steps = min(_STEPS, rows // _TENSORS + 1 - first)
         size = steps * _TENSORS
         deviation = np.exp(rng.normal(-3, 1, size))
-        columns: dict[str, Any] = {
-            "step": np.repeat(np.arange(first, first + steps), _TENSORS),
-            "name": pa.array(names).take(pa.array(np.tile(np.arange(_TENSORS), steps))),
-            "stat": "grad",
-            "gradient_stage": "pre_clip",
-            "count": 1e6,
-            "mean": rng.normal(0, 0.1, size),
+        batch = rows_of(
+            "moments",
+            size,
+            step=np.repeat(np.arange(first, first + steps), _TENSORS),
+            name=pa.array(names).take(pa.array(np.tile(np.arange(_TENSORS), steps))),
+            **{"stat": "grad", "gradient_stage": "pre_clip", "loss_scale": 1.0, "count": 1e6},
+            mean=rng.normal(0, 0.1, size),
             **{"m2": 1e6 * deviation**2, "m3": 1e5 * deviation**3, "m4": 3e6 * deviation**4},
-            **{"min": -4 * deviation, "max": 4 * deviation, "loss_scale": 1.0},
-        }
-        arrays = []
-        for field in schema:
-            column = columns.get(field.name, "" if pa.types.is_string(field.type) else 0)
-            same = isinstance(column, str | int | float)
-            arrays.append(
-                pa.repeat(pa.scalar(column, field.type), size) if same else pa.array(column).cast(field.type)
-            )
-        path = folder / "moments" / segment_name(number, first, ".parquet")
-        pq.write_table(
-            pa.Table.from_arrays(arrays, schema=schema), path, row_group_size=_GROUP_ROWS, compression="zstd"
+            **{"min": -4 * deviation, "max": 4 * deviation},
         )
-    _header(folder)
-
-
-def _header(folder: Path) -> None:
-    run = {"id": folder.name, "name": "bench", "started": 1_795_000_000.0}
-    header = {"format": 2, "run": run, "ended": 1_795_100_000.0, "state": "finished", "flags": []}
-    (folder / "run.json").write_text(json.dumps(header))
-
-
-if __name__ == "__main__":
-    main()
+        path = folder / "moments" / segment_name(number, first, ".parquet")
+        table = pa.Table.from_batches([batch])
+        pq.write_table(table, path, row_group_size=_GROUP_ROWS, compression="zstd")

@@ -1,49 +1,53 @@
-"""Run a million hostile cases over every outside surface: ``python -m bench.fuzz [--quick] [--cases N]``.
+"""A million hostile cases over every outside surface.
 
 The suite is ``tests/fuzz``; the page's own readers run the same hostile values through jest.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
 
 from tests.fuzz.__main__ import report as print_findings
 from tests.fuzz.suite import Result, run_cases, shares
 from tests.fuzz.worker import MEMORY_BYTES, SECONDS
 
-from .common import Row, asked, rendered, write_results
+from .report import ROOT, Measured, Row, benchmark, write_results
 
-_ROOT = Path(__file__).resolve().parents[1]
-_MANY, _FEW, _ROUND = 1_000_000, 10_000, 50_000
+__all__ = ["fuzz"]
+
+_ROUND = 50_000
 # What the page reads, as the tests of `src/__tests__/fuzz.spec.ts` are called; together a tenth of all cases.
 _PAGE_SURFACES = 6
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Run the cases, write the results and print the table."""
-    options = asked(
-        __doc__,
-        arguments,
-        "10,000 cases",
-        cases=(int, "in all (a million)"),
-        seed=(int, "of all cases (a new one, printed)"),
-    )
-    cases = options.cases or (_FEW if options.quick else _MANY)
-    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+@benchmark(
+    "Hostile inputs",
+    "10,000 cases",
+    cases=(1_000_000, 10_000, "in all"),
+    seed=(-1, "of all cases (a new one, printed)"),
+)
+def fuzz(options: argparse.Namespace) -> Measured:
+    """Run a million hostile cases over every outside surface."""
+    seed = secrets.randbelow(2**31) if options.seed < 0 else options.seed
     cores = len(os.sched_getaffinity(0))
     began, first = time.monotonic(), 0
     results: dict[str, Result] = {}
     page: dict[str, Row] = {}
+    rows: list[Row] = []
+    how = (
+        "Inputs made from right ones by grammar-aware mutation, each in a process that may compute two seconds and take 512 MB more than it had "
+        "(Python), or within two seconds (the page's TypeScript in Node). A finding is any error that is not typed, a death, and what "
+        "passes a limit. Memory is what a process grew by over all its cases."
+    )
     # In rounds, each written, so that a run that is ended early tells what it has.
-    for at in range(0, cases, _ROUND):
-        part = min(_ROUND, cases - at)
+    for at in range(0, options.cases, _ROUND):
+        part = min(_ROUND, options.cases - at)
         in_page = max(1, part // 10 // _PAGE_SURFACES)
         _page(in_page, seed + at, page)
         counts = shares(part - _PAGE_SURFACES * in_page)
@@ -52,20 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         first += max(counts.values())
         rows = [*(_row(name, result) for name, result in results.items()), *page.values()]
         note = f"{time.monotonic() - began:.0f} s, seed {seed}"
-        path = write_results(
-            "fuzz",
-            "Hostile inputs",
-            [Row("cases in all", sum(row.value for row in rows), "cases", note=note), *rows],
-            how=(
-                "Inputs made from right ones by grammar-aware mutation, each in a process that may compute two seconds and take 512 MB more than it had "
-                "(Python), or within two seconds (the page's TypeScript in Node). A finding is any error that is not typed, a death, and what "
-                "passes a limit. Memory is what a process grew by over all its cases."
-            ),
-            quick=options.quick,
-        )
+        rows.insert(0, Row("cases in all", sum(row.value for row in rows), "cases", note=note))
+        write_results("fuzz", "Hostile inputs", rows, how=how, quick=options.quick)
     print_findings(results, seed)
-    print(rendered("fuzz"))
-    return path
+    return Measured(rows, how)
 
 
 def _row(name: str, result: Result) -> Row:
@@ -77,13 +71,8 @@ def _row(name: str, result: Result) -> Row:
         target=f"none found, ≤ {SECONDS:g} s, ≤ {MEMORY_BYTES >> 20} MB",
         met=found == 0 and result.seconds <= SECONDS and result.bytes <= MEMORY_BYTES,
         note=f"{result.refused} refused, {result.accepted} accepted, {found} found; at most {result.seconds:.2f} s, {result.bytes >> 20} MB",
-        extra={
-            "refused": result.refused,
-            "accepted": result.accepted,
-            "found": found,
-            "seconds": result.seconds,
-            "bytes": result.bytes,
-        },
+        extra={name: getattr(result, name) for name in ("refused", "accepted", "seconds", "bytes")}
+        | {"found": found},
     )
 
 
@@ -91,7 +80,7 @@ def _page(cases: int, seed: int, rows: dict[str, Row]) -> None:
     """Run the page's surfaces and add to their rows."""
     done = subprocess.run(
         ["npx", "jest", "src/__tests__/fuzz.spec.ts", "--verbose", "--testTimeout=3600000"],
-        cwd=_ROOT,
+        cwd=ROOT,
         env={
             **os.environ,
             "MEGALENS_FUZZ_CASES": str(cases),
@@ -118,7 +107,3 @@ def _page(cases: int, seed: int, rows: dict[str, Row]) -> None:
             met=met,
             note="" if met else "found",
         )
-
-
-if __name__ == "__main__":
-    main()

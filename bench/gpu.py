@@ -1,18 +1,18 @@
 """Everything of Megalens that a GPU can show, within ten minutes and in one table: exactness of its kernel and of casts, memory, what tracing costs, and statistics in code that CUDA graphs replay.
 
-Run ``python -m bench.gpu`` on a machine with a GPU. ``--device cpu --quick`` goes through the same on a CPU with a tiny model, where ``torch.compile`` captures nothing: it shows that it works.
+``--device cpu --quick`` goes through the same on a CPU with a tiny model, where ``torch.compile`` captures nothing: it shows that it works.
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
-import random
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,12 @@ from megalens.tracer.memory import memory_reader
 from megalens.tracer.moments import kernel_name, measure
 from megalens.tracer.moments.casts import FORMATS, cast_rows
 
-from .common import Row, asked, cost, judged, ratio, report
+from .common import in_turns, ratio, timed
+from .recordings import FLAGS
+from .report import Measured, Row, benchmark, cost, divided, judged
 
-__all__ = ["main"]
+__all__ = ["gpu"]
 
-_FLAGS = {"QKV_mat_mul": Tile(96), "MLP1_mat_mul": Tile(96), "MLP2_mat_mul": Tile(96)}
 _STATISTICS = {"activation": 1, "dgrad": 1, "residual": 1}
 _TARGET = 1.0
 _STEPS = 3
@@ -39,20 +40,19 @@ _STEPS = 3
 Step = Callable[[], None]
 
 
-def main(arguments: Sequence[str] | None = None) -> Path | None:
-    """Measure and write ``results/gpu.json``; return the page of all results, None where there is no GPU."""
-    options = asked(
-        __doc__,
-        arguments,
-        "few rounds of a tiny model",
-        device=("cuda", "where it runs"),
-        rounds=(40, "blocks of each way"),
-    )
+@benchmark(
+    "On a GPU",
+    "few rounds of a tiny model",
+    device=("cuda", "where it runs"),
+    rounds=(40, 4, "blocks of each way"),
+)
+def gpu(options: argparse.Namespace) -> Measured | None:
+    """Everything of Megalens that a GPU can show, within ten minutes and in one table."""
     device = torch.device(options.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         print("There is no GPU here. --device cpu --quick shows that it works.", file=sys.stderr)
         return None
-    rounds = 4 if options.quick else options.rounds
+    rounds = options.rounds
     # 24 × 1024: some 350 million parameters with GPT-2's vocabulary.
     sizes = (
         GPTConfig(vocabulary=64, layers=2, hidden=32, heads=2, sequence=16)
@@ -68,13 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
     ]
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU"
     millions = sum(each.numel() for each in GPT(sizes).parameters()) / 1e6
-    return report(
-        "gpu",
-        "On a GPU",
-        rows,
-        how=f"On {where}, torch {torch.__version__}. The kernel for moments is {kernel_name(device)}, held against float64 numpy. Costs are of steps of a GPT of {millions:.0f} million parameters in bfloat16 autocast, {rounds} blocks of {_STEPS} steps each way in random order, with the device waited for at the end of each block.",
-        quick=options.quick,
-    )
+    how = f"On {where}, torch {torch.__version__}. The kernel for moments is {kernel_name(device)}, held against float64 numpy. Costs are of steps of a GPT of {millions:.0f} million parameters in bfloat16 autocast, {rounds} blocks of {_STEPS} steps each way in random order, with the device waited for at the end of each block."
+    return Measured(rows, how)
 
 
 def _settled(device: torch.device) -> None:
@@ -96,53 +91,40 @@ def _kernel(device: torch.device, rounds: int, quick: bool) -> list[Row]:
         error = float(np.max(np.abs(found[:7] - truth) / size))
         name = str(dtype).removeprefix("torch.")
         rows.append(judged(f"moments of {name}: largest relative error", error, "", "≤ 1e-5"))
-        ways: dict[str, Step] = {"measure": lambda: None, "read": lambda: None}
-        ways["measure"] = lambda tensor=tensor: measure([tensor])  # type: ignore[misc]
-        ways["read"] = lambda tensor=tensor: tensor.sum()  # type: ignore[misc]
-        blocks = _blocks(ways, device, rounds)
-        found_ratio = ratio(blocks["measure"], blocks["read"])
-        rows.append(
-            Row(f"moments of {name} ÷ one read", found_ratio.value, "×", found_ratio.low, found_ratio.high)
-        )
+        blocks = _blocks({"measure": partial(measure, [tensor]), "read": tensor.sum}, device, rounds)
+        rows.append(divided(f"moments of {name} ÷ one read", ratio(blocks["measure"], blocks["read"])))
     return rows
 
 
 def _blocks(ways: dict[str, Step], device: torch.device, rounds: int) -> dict[str, list[float]]:
     """Return seconds a step of blocks, all ways in random order."""
-    order, blocks = random.Random(0), {name: [] for name in ways}  # type: dict[str, list[float]]
+
+    def steps(step: Step) -> None:
+        timed(step, _STEPS)
+        _settled(device)
+
+    def block(step: Step) -> float:
+        step()
+        _settled(device)
+        return timed(partial(steps, step)) / _STEPS
+
     for step in ways.values():
-        for _ in range(3):
-            step()
-    for _ in range(rounds):
-        for name in order.sample(list(ways), len(ways)):
-            ways[name]()
-            _settled(device)
-            began = time.perf_counter()
-            for _ in range(_STEPS):
-                ways[name]()
-            _settled(device)
-            blocks[name].append((time.perf_counter() - began) / _STEPS)
-    return blocks
+        timed(step, 3)
+    return in_turns({name: partial(block, step) for name, step in ways.items()}, rounds)
 
 
 def _casts(device: torch.device) -> list[Row]:
     """Count what casts lose on the device and on a CPU."""
     values = torch.randn(512, 512) * torch.logspace(-6, 4, 512)
-    apart = 0.0
+    apart = [0.0]
     for form in FORMATS.values():
         here, there = cast_rows(values, form), cast_rows(values.to(device), form)
-        apart = max(
-            apart, *(float((row - there[stat].cpu()).nan_to_num().abs()[0, 0]) for stat, row in here.items())
-        )
-        apart = max(
-            apart,
-            *(
-                abs(float(row[0, 1] - there[stat][0, 1]))
-                for stat, row in here.items()
-                if stat != "cast_error"
-            ),
-        )
-    return [judged(f"casts to {len(FORMATS)} formats: largest difference from a CPU", apart, "", "≤ 1e-12")]
+        for stat, row in here.items():
+            off = (row - there[stat].cpu()).nan_to_num().abs()[0]
+            apart += [float(off[0])] if stat == "cast_error" else off[:2].tolist()
+    return [
+        judged(f"casts to {len(FORMATS)} formats: largest difference from a CPU", max(apart), "", "≤ 1e-12")
+    ]
 
 
 def _memory(device: torch.device) -> list[Row]:
@@ -209,19 +191,10 @@ def _captured(device: torch.device) -> list[Row]:
         if name in row
     ]
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    missing, most = len(eager.keys() - replayed.keys()), max(apart, default=float("nan"))
     return [
-        judged(
-            "captured code: rows of statistics that are missing",
-            len(eager.keys() - replayed.keys()),
-            "",
-            "≤ 0",
-        ),
-        judged(
-            "captured code: largest relative difference from hooks",
-            max(apart, default=float("nan")),
-            "",
-            "≤ 1e-2",
-        ),
+        judged("captured code: rows of statistics that are missing", missing, "", "≤ 0"),
+        judged("captured code: largest relative difference from hooks", most, "", "≤ 1e-2"),
         Row("captured code: graphs of six steps", float(graphs), "", target="1"),
     ]
 
@@ -254,7 +227,9 @@ def _costs(device: torch.device, sizes: GPTConfig, rounds: int) -> list[Row]:
                 run: Any = model if kind == "flags" else _compiled(model, device)
                 around: Callable[[], AbstractContextManager[Any]] = nullcontext
                 if way == "traced" and kind == "flags":
-                    tracer = megalens.trace(model, flags=_FLAGS, record=folder, linger=0.1)
+                    tracer = megalens.trace(
+                        model, flags=dict.fromkeys(FLAGS, Tile(96)), record=folder, linger=0.1
+                    )
                 elif way == "traced":
                     tracer = megalens.log_statistics(
                         run, record=folder, linger=0.1, compiled="captured", **_STATISTICS
@@ -287,7 +262,3 @@ def _stepper(
             losses.append(float(loss))
 
     return step
-
-
-if __name__ == "__main__":
-    main()

@@ -5,7 +5,6 @@ A WebSocket client so small that a thousand of them fit beside what is measured:
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import base64
 import json
@@ -17,12 +16,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from megalens.protocol import STREAMS, compressor_infos, encode_frame, encode_message, stream_schema
+from megalens.protocol import encode_frame
 
-__all__ = ["ROWS", "RawClient", "main", "open_client"]
+from .children import heard, said
+from .recordings import FLAGS, announcement, flag_info, joining, tensor_rows
+
+__all__ = ["ROWS", "RawClient", "open_client", "producers", "viewers"]
 
 
 _BINARY, _TEXT, _CLOSE, _PING, _PONG = 0x82, 0x81, 0x88, 0x89, 0x8A
@@ -162,36 +163,33 @@ _MARK = 0x5A17_1234_5678_9ABC
 _JOINING = 32
 
 
-def main() -> None:
-    """Be the producers or the viewers; talk with the parent by lines of JSON."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("role", choices=["producers", "viewers"])
-    parser.add_argument("--count", type=int, required=True)
-    parser.add_argument("--stalled", type=int, default=0)
-    options = parser.parse_args()
-    hub = json.loads(sys.stdin.readline())
-    work = _producers if options.role == "producers" else _viewers
-    asyncio.run(work(hub, options))
+def producers(hub: dict[str, Any], count: int) -> None:
+    """Be the producers; talk with the parent by lines of JSON."""
+    asyncio.run(_producers(hub, count))
 
 
-async def _producers(hub: dict[str, Any], options: argparse.Namespace) -> None:
+def viewers(hub: dict[str, Any], count: int, stalled: int) -> None:
+    """Be the viewers."""
+    asyncio.run(_viewers(hub, count, stalled))
+
+
+async def _producers(hub: dict[str, Any], count: int) -> None:
     places = [
-        {"rank": rank, "tp": 0, "pp": rank, "dp": 0, "host": f"node-{rank // 8}"}
-        for rank in range(options.count)
+        {"rank": rank, "tp": 0, "pp": rank, "dp": 0, "host": f"node-{rank // 8}"} for rank in range(count)
     ]
-    frames = [_template(rank) for rank in range(options.count)]
+    frames = [_template(rank) for rank in range(count)]
     began = time.monotonic()
     gate = asyncio.Semaphore(_JOINING)
 
     async def join(rank: int) -> RawClient:
         async with gate:
             client = await _join(hub, "producer", _show_error)
-            client.send_text(json.dumps(_announcement(rank, options.count, places)))
+            client.send_text(json.dumps(_announced(rank, count, places)))
             return client
 
-    clients = await asyncio.gather(*(join(rank) for rank in range(options.count)))
-    _say({"seconds": time.monotonic() - began})
-    plan = await _hear()
+    clients = await asyncio.gather(*(join(rank) for rank in range(count)))
+    said({"seconds": time.monotonic() - began})
+    plan = await asyncio.to_thread(heard)
     sent: list[list[float]] = []
     reports = asyncio.create_task(_report(clients, sent))
     for step in range(1, plan["steps"] + 1):
@@ -205,8 +203,8 @@ async def _producers(hub: dict[str, Any], options: argparse.Namespace) -> None:
     gone = sum(client.ended.done() for client in clients)
     if gone:
         print(f"{gone} producers lost their connection", file=sys.stderr)
-    _say({"sent": sent})
-    await _hear()
+    said({"sent": sent})
+    await asyncio.to_thread(heard)
     reports.cancel()
     for client in clients:
         client.send_text('{"type":"goodbye","reason":"finished"}')
@@ -284,18 +282,18 @@ class _Viewer:
         return message
 
 
-async def _viewers(hub: dict[str, Any], options: argparse.Namespace) -> None:
-    viewers = [_Viewer(hub["producers"]) for _ in range(options.count)]
+async def _viewers(hub: dict[str, Any], count: int, stalled: int) -> None:
+    viewers = [_Viewer(hub["producers"]) for _ in range(count)]
     clients = [await _join(hub, "viewer", viewer.take) for viewer in viewers]
-    _say({})
-    plan = await _hear()
-    slow = range(options.stalled)
+    said({})
+    plan = await asyncio.to_thread(heard)
+    slow = range(stalled)
     await asyncio.sleep(
         max(0.0, plan["start"] + (plan["stall_from"] + 0.9) * plan["period"] - time.monotonic())
     )
     for number in slow:
         clients[number].pause()
-    await _hear()
+    await asyncio.to_thread(heard)
     for number in slow:
         clients[number].resume()
     # The last status of each says that the run is over and the recording closed.
@@ -304,7 +302,7 @@ async def _viewers(hub: dict[str, Any], options: argparse.Namespace) -> None:
         for viewer in viewers
     ):
         await asyncio.sleep(0.2)
-    _say(
+    said(
         {
             "viewers": [
                 {
@@ -326,84 +324,23 @@ async def _viewers(hub: dict[str, Any], options: argparse.Namespace) -> None:
 
 async def _join(hub: dict[str, Any], role: str, take: Any) -> RawClient:
     client = await open_client(hub["host"], hub["port"], hub["token"], take)
-    peer = {"name": "bench", "version": "0"}
-    client.send_text(encode_message({"type": "join", "protocol": "megalens.v2", "role": role, "peer": peer}))
+    client.send_text(joining(role))
     return client
 
 
-def _announcement(rank: int, size: int, places: list[dict[str, Any]]) -> dict[str, Any]:
+def _announced(rank: int, size: int, places: list[dict[str, Any]]) -> dict[str, Any]:
+    axes = {"parts": [""], "axes": ["position", "feature"]}
+    names = (*FLAGS, "HiddenStates", "Attention", "RawAttention")
     layout: dict[str, Any] = {"world_size": size, "tp": 1, "pp": size, "dp": 1}
-    message: dict[str, Any] = {
-        "type": "announce",
-        "rank": rank,
-        "model": {"name": "bench", "layers": size},
-        "layout": layout,
-        "flags": [
-            {
-                "name": name,
-                "title": name,
-                "layers": [rank + 1],
-                "parts": [""],
-                "axes": ["position", "feature"],
-                "bytes_per_layer": None,
-            }
-            for name in (
-                "QKV_mat_mul",
-                "MLP1_mat_mul",
-                "MLP2_mat_mul",
-                "HiddenStates",
-                "Attention",
-                "RawAttention",
-            )
-        ],
-        "compressors": compressor_infos(),
-        "config": {"flags": {}},
-        "versions": {},
-    }
+    more = {"leader": 0} if rank else {}
     if rank == 0:
         layout["ranks"] = places
-    else:
-        message["leader"] = 0
-    return message
+    return announcement(rank, size, layout, [flag_info(name, [rank + 1], **axes) for name in names]) | more
 
 
 def _template(rank: int) -> bytes:
     """Return the frame of one rank with a mark where its steps go."""
-    values = np.random.default_rng(rank).standard_normal((ROWS, _VALUES)).astype(np.float32)
-    rows = [
-        {
-            "step": _MARK,
-            "micro_batch": 0,
-            "phase": "train",
-            "pass": "forward",
-            "rank": rank,
-            "layer": rank + 1,
-            "flag": ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")[number],
-            "part": "",
-            "compressor": "Tile(tiles=96, reduction='mean')",
-            "source_shape": [1, 1, 12288],
-            "shape": [1, 1, _VALUES],
-            "values": values[number],
-            "labels": [],
-            "nan_count": 0,
-            "inf_count": 0,
-            **STREAMS["tensors"].absent,
-        }
-        for number in range(ROWS)
-    ]
-    table = pa.Table.from_pylist(rows, stream_schema("tensors"))
-    return encode_frame("tensors", table, step=_MARK)
-
-
-def _say(message: dict[str, Any]) -> None:
-    print(json.dumps(message), flush=True)
-
-
-async def _hear() -> dict[str, Any]:
-    line = await asyncio.to_thread(sys.stdin.readline)
-    message: dict[str, Any] = json.loads(line or "{}")
-    return message
-
-
-if __name__ == "__main__":
-    main()
+    rows = tensor_rows(
+        ROWS, [1, 1, _VALUES], [1, 1, 12288], step=_MARK, rank=rank, layer=rank + 1, flag=list(FLAGS)
+    )
+    return encode_frame("tensors", pa.Table.from_batches([rows]), step=_MARK)

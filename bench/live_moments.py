@@ -1,15 +1,10 @@
-"""The first picture of the statistics of a live run, and what the Jupyter server takes for it: a real training with its hub, a real Jupyter server, its endpoints asked as a page asks them.
-
-Run ``python -m bench.live_moments`` (``--quick`` for few steps, which proves only that it works; ``--page`` opens the view in a Chromium too).
-"""
+"""The first picture of the statistics of a live run, and what the Jupyter server takes for it: a real training with its hub, a real Jupyter server, its endpoints asked as a page asks them."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import tempfile
 import threading
 import time
 import urllib.request
@@ -18,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .common import Row, asked, judged, report
-from .lab import environment_of, in_page, running_lab, running_training, until_closed
+from .children import Child, busy_seconds, call, resident_bytes, said, until_closed
+from .lab import Lab, running_lab
+from .report import Measured, Row, benchmark, judged
 
-__all__ = ["main"]
+__all__ = ["live_moments", "training"]
 
 _LAYERS = 112
 _ROWS_A_STEP = 4 * _LAYERS
-_STEPS = 2010
 _RATE = 2.0
 _MOST_SECONDS = 1.0
 _MOST_MIB = 350
@@ -36,52 +31,39 @@ _PICTURE: dict[str, Any] = {"stat": "grad", "statistic": "l2", "by": ["layer"], 
 _TOTAL: dict[str, Any] = {"stat": "grad", "statistic": "nonfinite", "by": [], "mixed": True, "points": 20_000}
 
 
-def main(arguments: Sequence[str] | None = None) -> Path | None:
-    """Measure and write ``results/live_moments.json``; return the page of all results."""
-    options = asked(
-        __doc__,
-        arguments,
-        "one round of a short run",
-        rounds=(3, "servers that are started"),
-        page=(bool, "open the view in a Chromium too"),
-        extension=(Path, "labextensions folder of another build than the installed one"),
-        produce=(str, "of a training: its steps, and where it is recorded"),
+@benchmark(
+    "Statistics of a live run",
+    "one round of a short run",
+    rounds=(3, 1, "servers that are started"),
+    steps=(2010, 100, "steps that are recorded before"),
+    page=(bool, "open the view in a Chromium too"),
+    extension=(Path, "labextensions folder of another build than the installed one"),
+)
+def live_moments(options: argparse.Namespace) -> Measured:
+    """The first picture of the statistics of a live run, and what the Jupyter server takes for it."""
+    home, rounds, steps = options.folder, options.rounds, options.steps
+    with Child(call("live_moments:training", steps=steps, records=home / "megalens-runs")) as child:
+        run_id = child.read()
+        found = [_asked(home / f"server-{turn}", run_id) for turn in range(rounds)]
+        opened, cold = (
+            [
+                _opened(home / f"{way}-{turn}", run_id, options.extension, panel=way == "panel")
+                for turn in range(rounds * options.page)
+            ]
+            for way in ("panel", "palette")
+        )
+    how = (
+        f"A training of {4 * _LAYERS // 2} parameters logs the statistics of each and of its gradient at every step: {steps * _ROWS_A_STEP:,} rows are recorded, and {_RATE:g} steps a second "
+        f"follow. A fresh JupyterLab server is then asked for what a page asks first: the list of runs, and {_REST_SECONDS:g} s later the index, and the L2 of gradients by layer, at most 2000 points a line; then once more with another "
+        f"statistic; and after {_BRING_SECONDS:g} s for all rows of both, as a page brings them. Memory is what is resident of the server's process, before the index is asked for, at most "
+        "while it answers, and after the last answer. In a page, the view's command is given 3 s after the panel shows the run, and in others at once, with no panel. "
+        f"{len(found)} servers, the worst counts."
     )
-    if options.produce:
-        steps, _, records = options.produce.partition(":")
-        _produce(int(steps), records)
-        return None
-    rounds = 1 if options.quick else options.rounds
-    steps = _STEPS // 20 if options.quick else _STEPS
-    with tempfile.TemporaryDirectory() as name:
-        home = Path(name)
-        produced = ("--produce", f"{steps}:{home / 'megalens-runs'}")
-        with running_training(environment_of(home), "bench.live_moments", *produced) as run_id:
-            found = [_asked(home, f"server-{turn}", run_id) for turn in range(rounds)]
-            opened, cold = (
-                [
-                    _opened(home, f"{way}-{turn}", run_id, options, panel=way == "panel")
-                    for turn in range(rounds * options.page)
-                ]
-                for way in ("panel", "palette")
-            )
-    return report(
-        "live_moments",
-        "Statistics of a live run",
-        _rows(found, opened, cold),
-        how=(
-            f"A training of {4 * _LAYERS // 2} parameters logs the statistics of each and of its gradient at every step: {steps * _ROWS_A_STEP:,} rows are recorded, and {_RATE:g} steps a second "
-            f"follow. A fresh JupyterLab server is then asked for what a page asks first: the list of runs, and {_REST_SECONDS:g} s later the index, and the L2 of gradients by layer, at most 2000 points a line; then once more with another "
-            f"statistic; and after {_BRING_SECONDS:g} s for all rows of both, as a page brings them. Memory is what is resident of the server's process, before the index is asked for, at most "
-            "while it answers, and after the last answer. In a page, the view's command is given 3 s after the panel shows the run, and in others at once, with no panel. "
-            f"{len(found)} servers, the worst counts."
-        ),
-        quick=options.quick,
-        facts={"found": found, "pages": opened, "pages without the panel": cold},
-    )
+    facts = {"found": found, "pages": opened, "pages without the panel": cold}
+    return Measured(_rows(found, opened, cold), how, facts)
 
 
-def _produce(steps: int, records: str) -> None:
+def training(steps: int, records: str) -> None:
     """Train a wide row of tiny layers, first as fast as it goes; until standard input closes."""
     import torch
 
@@ -102,7 +84,7 @@ def _produce(steps: int, records: str) -> None:
             if ended.wait(0.002 if step < steps else 1 / _RATE):
                 return
             if step == steps:
-                print(tracer.run_id, flush=True)
+                said(tracer.run_id)
             with tracer.step():
                 model.zero_grad()
                 given = torch.randn(2, 4)
@@ -111,12 +93,10 @@ def _produce(steps: int, records: str) -> None:
 
 
 class _Server:
-    """A JupyterLab server that knows nothing yet of the run, and the most memory that it has taken."""
+    """A JupyterLab server that knows nothing yet of the run, and the most memory, MiB, that it has taken."""
 
-    def __init__(self, home: Path, url: str, token: str) -> None:
-        self._url, self._token = url, token
-        about = json.loads(next((home / "runtime").glob("jpserver-*.json")).read_text(encoding="utf-8"))
-        self._process = Path(f"/proc/{about['pid']}")
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
         self.most = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -125,21 +105,14 @@ class _Server:
     @property
     def resident(self) -> float:
         """MiB."""
-        pages = int((self._process / "statm").read_text(encoding="ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-
-    @property
-    def busy(self) -> float:
-        """Seconds of processor time."""
-        ticks = (self._process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
-        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        return resident_bytes(self.lab.pid) / (1 << 20)
 
     def ask(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         """Ask an endpoint, again while it reads."""
         request = urllib.request.Request(
-            f"{self._url}megalens/api/runs/{path}".rstrip("/"),
+            f"{self.lab.url}megalens/api/runs/{path}".rstrip("/"),
             None if body is None else json.dumps(body).encode(),
-            {"Authorization": f"token {self._token}"},
+            {"Authorization": f"token {self.lab.token}"},
         )
         while True:
             with urllib.request.urlopen(request, timeout=60) as answer:
@@ -159,29 +132,27 @@ class _Server:
 
 
 @contextmanager
-def _server(home: Path, name: str, extension: Path | None = None) -> Iterator[tuple[_Server, Any]]:
-    own = home / name
-    own.mkdir()
-    environment = environment_of(own) | {"MEGALENS_RUNTIME_DIR": str(home / "hubs")}
-    with running_lab(own, environment, extension) as lab:
-        server = _Server(own, *lab)
+def _server(home: Path, extension: Path | None = None) -> Iterator[_Server]:
+    home.mkdir()
+    with running_lab(home, extension) as lab:
+        server = _Server(lab)
         try:
             time.sleep(_REST_SECONDS)
-            yield server, (lab, environment)
+            yield server
         finally:
             server.close()
 
 
-def _asked(home: Path, name: str, run_id: str) -> dict[str, float]:
-    with _server(home, name) as (server, _):
+def _asked(home: Path, run_id: str) -> dict[str, float]:
+    with _server(home) as server:
         server.ask("")
         time.sleep(_REST_SECONDS)
         rest = server.resident
-        began, busy = time.perf_counter(), server.busy
+        began, busy = time.perf_counter(), busy_seconds(server.lab.pid)
         index = json.loads(server.ask(f"{run_id}/moments?wait=1"))
         known = time.perf_counter()
         server.ask(f"{run_id}/moments/groups", _PICTURE)
-        first, worked = time.perf_counter(), server.busy - busy
+        first, worked = time.perf_counter(), busy_seconds(server.lab.pid) - busy
         server.ask(f"{run_id}/moments/groups", _TOTAL)
         total = time.perf_counter()
         server.ask(f"{run_id}/moments/groups", _PICTURE | {"statistic": "rms"})
@@ -205,21 +176,10 @@ def _asked(home: Path, name: str, run_id: str) -> dict[str, float]:
         }
 
 
-def _opened(
-    home: Path, name: str, run_id: str, options: argparse.Namespace, *, panel: bool
-) -> dict[str, float]:
-    extension = options.extension and options.extension.absolute()
-    with _server(home, name, extension) as (server, (lab, environment)):
-        page = {
-            "url": lab[0],
-            "run": run_id,
-            "command": "megalens:open-statistics",
-            "view": {"kind": "lines", "by": ["layer"]},
-            "screenshot": None,
-            "twice": True,
-            "panel": panel,
-        }
-        seen = in_page("explorer", page, environment | {"BENCH_TOKEN": lab[1]}, 240)
+def _opened(home: Path, run_id: str, extension: Path | None, *, panel: bool) -> dict[str, float]:
+    page = {"command": "megalens:open-statistics", "view": {"kind": "lines", "by": ["layer"]}}
+    with _server(home, extension) as server:
+        seen = server.lab.look("explorer", 240, run=run_id, twice=True, panel=panel, **page)
         time.sleep(_REST_SECONDS)
         return {
             "opened": seen["opened"] / 1000,
@@ -236,12 +196,8 @@ def _rows(
 ) -> list[Row]:
     def row(what: str, unit: str, name: str, most: float | None, found: Sequence[Mapping[str, float]]) -> Row:
         value, middle = (of(each[name] for each in found) for of in (max, statistics.median))
-        note = f"median {middle:.3g}"
-        return (
-            Row(what, value, unit, note=note)
-            if most is None
-            else judged(what, value, unit, f"≤ {most:g}", note)
-        )
+        target = "" if most is None else f"≤ {most:g}"
+        return judged(what, value, unit, target, f"median {middle:.3g}")
 
     rows = [
         row("until the index is answered", "s", "index", None, asked),
@@ -263,7 +219,3 @@ def _rows(
             row("memory after the page", "MiB", "after", _MOST_MIB, opened),
         ]
     return rows
-
-
-if __name__ == "__main__":
-    main()

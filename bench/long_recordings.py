@@ -1,34 +1,26 @@
-"""Questions to long recordings that nobody closed: two gigabytes of traced tensors, ten million rows of each stream.
-
-Run ``python -m bench.long_recordings`` (``--quick`` for small files, which prove only that it works).
-"""
+"""Questions to long recordings that nobody closed: two gigabytes of traced tensors, ten million rows of each stream."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
-import statistics
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.common import Row, write_results
-from bench.recordings import ITEMS
-from megalens.protocol import segment_name, stream_schema
+from megalens.protocol import segment_name
 from megalens.runs import RunFolder
 
-__all__ = ["main"]
+from .children import fresh
+from .recordings import ITEMS, STARTED, flag_info, rows_of, tensor_rows, write_header
+from .report import Measured, benchmark, worst
 
-_STARTED = 1_795_000_000.0
+__all__ = ["long_recordings"]
+
 _LAYERS = 32
 _FLAG = "MLP1_mat_mul"
 _MOST_SECONDS = 2.0
@@ -73,50 +65,32 @@ print(time.perf_counter() - began)
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/long_recordings.json``; return the page of all results."""
-    parser = argparse.ArgumentParser(prog="python -m bench.long_recordings", description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="processes that ask each question (%(default)s)"
-    )
-    parser.add_argument("--only", help="one of the recordings, by its words")
-    options = parser.parse_args(arguments)
-    share = 100 if options.quick else 1
-    rounds = 1 if options.quick else options.rounds
-    load = os.getloadavg()[0]
+@benchmark(
+    "Questions to long recordings that nobody closed",
+    "small files",
+    rounds=(3, 1, "processes that ask each question"),
+    only=("", "one of the recordings, by its words"),
+)
+def long_recordings(options: argparse.Namespace) -> Measured:
+    """Questions to long recordings that nobody closed: two gigabytes of traced tensors, ten million rows of each stream."""
     rows = []
-    for words, stream, steps, message in _recordings():
-        if options.only and options.only not in words:
+    for words, stream, whole, message in _recordings():
+        if options.only not in words:
             continue
-        with tempfile.TemporaryDirectory() as home:
-            folder = Path(home) / "run"
-            size = _write(folder, stream, steps // share, message())
-            for question, code in _QUESTIONS[stream].items():
-                seconds = [_asked(folder, steps // share, code) for _ in range(rounds)]
-                worst = max(seconds)
-                rows.append(
-                    Row(
-                        f"{words} ({size / 1e6:,.0f} MB): {question}",
-                        worst,
-                        "s",
-                        target=f"≤ {_MOST_SECONDS:g}",
-                        met=worst <= _MOST_SECONDS,
-                        note=f"median {statistics.median(seconds):.2f} s",
-                    )
-                )
-                print(rows[-1].what, f"{worst:.2f}", flush=True)
-            shutil.rmtree(folder)
-    return write_results(
-        "long_recordings",
-        "Questions to long recordings that nobody closed",
-        rows,
-        how=(
-            "Made-up recordings as a hub that was killed leaves them, sealed segments and the tail of what is newer, in the system's file cache and on the disk. Each question is asked in a process of its own, which has loaded its "
-            f"libraries and opens the run first; the worst of {rounds} counts. Before it began, {load:.1f} other processes on average wanted a processor."
-        ),
-        quick=options.quick,
+        folder, steps = options.folder / "run", whole // (100 if options.quick else 1)
+        size = _write(folder, stream, steps, message())
+        for question, code in _QUESTIONS[stream].items():
+            # In a process of its own, which has opened nothing before.
+            asking = _ASK.format(flag=_FLAG, question=code)
+            seconds = [fresh(asking, folder, steps) for _ in range(options.rounds)]
+            rows.append(worst(f"{words} ({size / 1e6:,.0f} MB): {question}", seconds, f"≤ {_MOST_SECONDS:g}"))
+            print(rows[-1].what, f"{max(seconds):.2f}", flush=True)
+        shutil.rmtree(folder)
+    how = (
+        "Made-up recordings as a hub that was killed leaves them, sealed segments and the tail of what is newer, in the system's file cache and on the disk. Each question is asked in a process of its own, which has loaded its "
+        f"libraries and opens the run first; the worst of {options.rounds} counts."
     )
+    return Measured(rows, how)
 
 
 def _recordings() -> list[tuple[str, str, int, Callable[[], pa.RecordBatch]]]:
@@ -131,29 +105,23 @@ def _recordings() -> list[tuple[str, str, int, Callable[[], pa.RecordBatch]]]:
 
 
 def _tensors(rows: int, values: int) -> pa.RecordBatch:
-    layers = [at % _LAYERS for at in range(rows)]
     rng = np.random.default_rng(0)
     whole = {name: rng.uniform(1, 2, rows) for name in ("mean", "m2", "m3", "m4", "min", "max")}
-    return _batch(
-        "tensors",
+    return tensor_rows(
         rows,
-        layer=layers,
-        phase="train",
-        **{"pass": "forward"},
+        [1, values // 4, 4],
+        [2, 1024, 4096],
+        layer=[at % _LAYERS for at in range(rows)],
         flag=[(_FLAG, "HiddenStates")[at // _LAYERS] for at in range(rows)],
-        compressor="Tile(tiles=96, reduction='mean')",
-        source_shape=[[2, 1024, 4096]] * rows,
-        shape=[[1, values // 4, 4]] * rows,
-        values=list(rng.normal(0, 1, (rows, values)).astype(np.float32)),
-        labels=[[]] * rows,
         count=8e6,
+        compression_error=0,
         **whole,
     )
 
 
 def _moments(rows: int) -> pa.RecordBatch:
     names = [f"decoder.layers.{at // 4}.{ITEMS[at % 4]}.weight" for at in range(rows // 2)]
-    return _batch(
+    return rows_of(
         "moments",
         rows,
         samples=-1,
@@ -170,45 +138,16 @@ def _moments(rows: int) -> pa.RecordBatch:
 
 def _scalars() -> pa.RecordBatch:
     names = ["loss", "lr", "grad_norm", "tokens_per_second", *(f"megalens/figure_{at}" for at in range(6))]
-    return _batch(
-        "scalars", len(names), time=_STARTED, name=names, value=1.5, unit=["", "", "", "1/s", *[""] * 6]
-    )
-
-
-def _batch(stream: str, rows: int, **columns: Any) -> pa.RecordBatch:
-    """Return rows of a stream: of a column a list, or what all of them have."""
-    arrays = []
-    for field in stream_schema(stream):
-        column = columns.get(field.name, "" if pa.types.is_string(field.type) else 0)
-        column = column if isinstance(column, list | np.ndarray) else [column] * rows
-        arrays.append(pa.array(column, field.type))
-    return pa.record_batch(arrays, schema=stream_schema(stream))
+    units = ["", "", "", "1/s", *[""] * 6]
+    return rows_of("scalars", len(names), time=STARTED, name=names, value=1.5, unit=units)
 
 
 def _write(folder: Path, stream: str, steps: int, batch: pa.RecordBatch) -> int:
     """Write a run folder with the rows of every step, and return the bytes of its stream."""
-    (folder / stream).mkdir(parents=True)
-    flags = [
-        {
-            "name": name,
-            "title": name,
-            "layers": list(range(_LAYERS)),
-            "parts": [],
-            "axes": [],
-            "bytes_per_layer": None,
-        }
-        for name in (_FLAG, "HiddenStates")
-    ]
-    header = {
-        "format": 2,
-        "run": {"id": "run", "name": "run", "started": _STARTED},
-        "state": "training",
-        "ended": None,
-        "flags": flags,
-        "statistics": {"grad": 1, "param": 1},
-        "missing_steps": [],
-    }
-    (folder / "run.json").write_text(json.dumps(header), encoding="utf-8")
+    flags = [flag_info(name, list(range(_LAYERS))) for name in (_FLAG, "HiddenStates")]
+    statistics = {"grad": 1, "param": 1}
+    write_header(folder, state="training", ended=None, flags=flags, statistics=statistics)
+    (folder / stream).mkdir()
     together = max(1, _SEGMENT_BYTES // batch.nbytes)
     for number, first in enumerate(range(1, steps + 1, together)):
         messages = [_of_step(batch, at) for at in range(first, min(first + together, steps + 1))]
@@ -230,16 +169,3 @@ def _of_step(batch: pa.RecordBatch, step: int) -> pa.RecordBatch:
     at = batch.schema.get_field_index("step")
     field = batch.schema.field(at)
     return batch.set_column(at, field, pa.array(np.full(batch.num_rows, step), field.type))
-
-
-def _asked(folder: Path, newest: int, question: str) -> float:
-    """Return the seconds that a fresh process takes."""
-    code = _ASK.format(flag=_FLAG, question=question)
-    found = subprocess.run(
-        [sys.executable, "-c", code, str(folder), str(newest)], check=True, capture_output=True, text=True
-    )
-    return float(found.stdout)
-
-
-if __name__ == "__main__":
-    print(main().read_text(encoding="utf-8"))

@@ -1,84 +1,58 @@
-"""What tracing costs a tensor-parallel Megatron-Core training, what crosses between its processes, and how soon a change shows.
-
-Run ``python -m bench.megatron`` (``--quick`` for a short run that proves only that it works). Needs ``megatron-core``.
-"""
+"""A tensor-parallel Megatron-Core training: what tracing costs, what crosses between its processes, and how soon a change shows. Needs ``megatron-core``."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from typing import Any
 
+from torch import distributed
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from bench.common import Row, asked, judged, percentile, ratio, report
+import megalens
 from megalens.hub.discovery import find_hub
 from megalens.protocol import decode_frame, decode_message, encode_message
 
-ROOT = Path(__file__).resolve().parents[1]
-_FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
+from .children import Child, call, heard, joined, said
+from .common import in_turns, percentile, ratio, timed
+from .peer import TILES, GatheringPeer
+from .recordings import FLAGS, joining
+from .report import ROOT, Measured, Row, benchmark, divided, judged
+
+__all__ = ["megatron", "rank"]
+
 _RATIO, _EXTRA_SECONDS = 1.03, 0.15
+_SETTLE_STEPS = 4
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/megatron.json``; return the page of all results."""
-    options = asked(
-        __doc__,
-        arguments,
-        "few rounds",
-        rounds=(int, "blocks of each way (60)"),
-        steps=(4, "steps a block"),
-        changes=(int, "changes of what is traced (40)"),
-    )
-    options.rounds = options.rounds or (4 if options.quick else 60)
-    options.changes = options.changes or (4 if options.quick else 40)
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["MEGALENS_RUNTIME_DIR"] = os.path.join(folder, "runtime")
-        measured = _measure(options, Path(folder))
-    how = (
-        f"Megatron-Core GPT of 4 layers, hidden 192, tensor parallel over 2 processes with gloo on the CPU, 2 micro-batches of 4 × 128. {options.rounds} rounds; in "
-        f"each, {options.steps} steps in every way, in random order. Traced: QKV, MLP1 and MLP2 of all layers, one sample, Tile(96), one viewer attached. Baseline: each hook "
-        "gathers the same sample's tensor, uncompressed, before it returns, and rank 0 sends tiles as JSON. Without: the tracer is there and asked for nothing, its hub "
-        f"stopped. Ratios over rounds, 95 % bootstrap interval. Then {options.changes} changes at random times: from configure being sent to the first frame that has it."
-    )
-    return report(
-        "megatron", "Tracing a tensor-parallel training", _rows(measured), how=how, quick=options.quick
-    )
-
-
-def _measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    common = ["--store", folder / "store", "--rounds", options.rounds, "--steps", options.steps]
-    common += ["--watched-steps", 8 * options.changes]
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "bench.megatron_rank", "--rank", str(rank), *map(str, common)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE if rank == 0 else None,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    hub = None
+@benchmark(
+    "Tracing a tensor-parallel training",
+    "few rounds",
+    rounds=(60, 4, "blocks of each way"),
+    steps=(4, "steps a block"),
+    changes=(40, 4, "changes of what is traced"),
+)
+def megatron(options: argparse.Namespace) -> Measured:
+    """What tracing costs a tensor-parallel Megatron-Core training, what crosses between its processes, and how soon a change shows."""
+    given = {"store": options.folder / "store", "rounds": options.rounds, "steps": options.steps}
+    given["watched_steps"] = 8 * options.changes
+    ranks = [Child(call("megatron:rank", rank=at, **given)) for at in (0, 1)]
+    hub, patience = None, 0.0
     try:
-        begun = _read(ranks[0])
+        begun = ranks[0].read()
         hub = begun["hub"]
         viewer = _Viewer(begun["run"])
-        _go_on(ranks[0])
-        assert _read(ranks[0])["watch"]
+        ranks[0].write()
+        assert ranks[0].read()["watch"]
         watching = threading.Event()
         watching.set()
         delays: list[float] = []
@@ -86,68 +60,50 @@ def _measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             target=viewer.change, args=(options.changes, watching, delays), daemon=True
         )
         changing.start()
-        _read(ranks[0])
+        ranks[0].read()
         watching.clear()
         changing.join(30)
-        measured = {**_read(ranks[0]), "delays": delays}
+        measured = {**ranks[0].read(), "delays": delays}
         viewer.close()
-        _go_on(ranks[0])
-        for rank in ranks:
-            rank.wait(60)
-        return measured
+        ranks[0].write()
+        patience = 60.0
     finally:
-        for rank in ranks:
-            if rank.poll() is None:
-                rank.kill()
-                rank.wait()
+        for each in ranks:
+            each.end(patience)
         if hub is not None:
             # A rank that fell while the hub was stopped leaves it so.
             with suppress(ProcessLookupError):
                 os.kill(hub, signal.SIGCONT)
+    how = (
+        f"Megatron-Core GPT of 4 layers, hidden 192, tensor parallel over 2 processes with gloo on the CPU, 2 micro-batches of 4 × 128. {options.rounds} rounds; in "
+        f"each, {options.steps} steps in every way, in random order. Traced: QKV, MLP1 and MLP2 of all layers, one sample, Tile(96), one viewer attached. Baseline: each hook "
+        "gathers the same sample's tensor, uncompressed, before it returns, and rank 0 sends tiles as JSON. Without: the tracer is there and asked for nothing, its hub "
+        f"stopped. Ratios over rounds, 95 % bootstrap interval. Then {options.changes} changes at random times: from configure being sent to the first frame that has it."
+    )
+    return Measured(_rows(measured), how)
 
 
 def _rows(measured: dict[str, Any]) -> list[Row]:
     blocks, delays = measured["blocks"], measured["delays"]
-    without = blocks["without"]
-    traced = ratio(blocks["traced"], without, middle=statistics.median)
-    peer = ratio(blocks["peer"], without, middle=statistics.median)
-    both = ratio(blocks["traced"], blocks["peer"], middle=statistics.median)
-    step = measured["watched"]
+    without, step = blocks["without"], measured["watched"]
+
+    def over(above: str, below: str) -> Any:
+        return ratio(blocks[above], blocks[below], middle=statistics.median)
+
     extra = [delay - step for delay in delays]
-    share = measured["bytes"] / measured["peer_bytes"]
+    most, late = f"≤ {_EXTRA_SECONDS * 1e3:.0f}", "from configure to the first frame, beyond one step"
+    crossing, share = "bytes of tensors that cross in a step", measured["bytes"] / measured["peer_bytes"]
+    note = f"a step took {step * 1e3:.0f} ms"
     return [
         Row("step without tracing", statistics.median(without) * 1e3, "ms"),
-        Row(
-            "traced over without",
-            traced.value,
-            "",
-            traced.low,
-            traced.high,
-            f"≤ {_RATIO}",
-            None if traced.low <= _RATIO < traced.high else traced.high <= _RATIO,
-            "**undecided**: the interval holds the target; measure longer, or on a quieter machine"
-            if traced.low <= _RATIO < traced.high
-            else "",
-        ),
-        Row("baseline over without", peer.value, "", peer.low, peer.high),
-        judged("traced over baseline", both.value, "", "< 1", low=both.low, high=both.high, by=both.high),
-        Row("bytes of tensors that cross in a step, traced", measured["bytes"] / 1e3, "kB"),
-        Row("bytes of tensors that cross in a step, baseline", measured["peer_bytes"] / 1e3, "kB"),
+        divided("traced over without", over("traced", "without"), f"≤ {_RATIO}", unit="", by="both"),
+        divided("baseline over without", over("peer", "without"), unit=""),
+        divided("traced over baseline", over("traced", "peer"), "< 1", unit="", by="high"),
+        Row(f"{crossing}, traced", measured["bytes"] / 1e3, "kB"),
+        Row(f"{crossing}, baseline", measured["peer_bytes"] / 1e3, "kB"),
         judged("bytes traced over baseline", share, "", "< 1"),
-        judged(
-            "from configure to the first frame, beyond one step, median",
-            percentile(extra, 50) * 1e3,
-            "ms",
-            f"≤ {_EXTRA_SECONDS * 1e3:.0f}",
-            f"a step took {step * 1e3:.0f} ms",
-        ),
-        judged(
-            "from configure to the first frame, beyond one step, at most",
-            max(extra) * 1e3,
-            "ms",
-            f"≤ {_EXTRA_SECONDS * 1e3:.0f}",
-            seconds=delays,
-        ),
+        judged(f"{late}, median", percentile(extra, 50) * 1e3, "ms", most, note),
+        judged(f"{late}, at most", max(extra) * 1e3, "ms", most, seconds=delays),
     ]
 
 
@@ -167,10 +123,7 @@ class _Viewer:
                 max_size=None,
             )
         )
-        peer = {"name": "bench", "version": "0"}
-        self._socket.send(
-            encode_message({"type": "join", "protocol": "megalens.v2", "role": "viewer", "peer": peer})
-        )
+        self._socket.send(joining("viewer"))
         self._came = threading.Condition()
         self._newest = self._wanted = ""
         self._error: str | None = None
@@ -183,7 +136,7 @@ class _Viewer:
             tiles = 48 if number % 2 == 0 else 96
             time.sleep(rng.uniform(0.3, 1.3))
             compressor = {"name": "Tile", "params": {"tiles": tiles, "reduction": "mean"}}
-            patch = {"flags": {flag: {"compressor": compressor} for flag in _FLAGS}}
+            patch = {"flags": {flag: {"compressor": compressor} for flag in FLAGS}}
             began = time.perf_counter()
             self._socket.send(encode_message({"type": "configure", "id": f"c{number}", "patch": patch}))
             with self._came:
@@ -215,20 +168,118 @@ class _Viewer:
                     self._came.notify_all()
 
 
-def _read(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise RuntimeError(f"The training ended early, with exit code {process.wait(30)}.")
-    message: dict[str, Any] = json.loads(line)
-    return message
+def rank(rank: int, store: str, rounds: int, steps: int, watched_steps: int) -> None:
+    """Be one process of the training, which talks by lines of JSON: train in blocks of every way, then on while the parent changes what is traced."""
+    joined(rank, 2, store)
+    job = _job()
+    with megalens.trace(job.chunks, name="megatron bench", linger=0) as tracer:
+        if rank == 0:
+            if not tracer.connected(60):
+                raise TimeoutError("The tracer did not reach its hub within 60 s.")
+            said({"run": tracer.run_id, "hub": tracer.hub_pid})
+            heard()
+        distributed.barrier()
+        measure = _Measure(rank, steps, job, tracer)
+        blocks = measure.blocks(rounds)
+        after = measure.watched(watched_steps)
+        if rank == 0:
+            said({"blocks": blocks, **measure.bytes(), "watched": after})
+            heard()
+        distributed.barrier()
+    distributed.destroy_process_group()
 
 
-def _go_on(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
+def _job() -> Any:
+    """Return the test's Megatron-Core GPT at a size where a step takes a while."""
+    sys.path.insert(0, str(ROOT / "tests" / "kit"))
+    import shape
+
+    shape.SEQUENCE, shape.SAMPLES, shape.MICRO_BATCHES, shape.VOCABULARY = 128, 4, 2, 256
+    from megatron_job import MegatronJob
+
+    return MegatronJob(shape.Shape(layers=4, hidden=192, heads=4, groups=4, tp=2))
 
 
-if __name__ == "__main__":
-    main()
+class _Measure:
+    def __init__(self, rank: int, steps: int, job: Any, tracer: Any) -> None:
+        self._rank, self._count = rank, steps
+        self._job = job
+        self._tracer = tracer
+        self._step = 0
+        self._bytes: list[float] = []
+        self._peer_bytes: list[float] = []
+
+    def blocks(self, rounds: int) -> dict[str, list[float]]:
+        """Return the seconds a step of each way in each round, ways in random order."""
+        self._train(4)
+        return in_turns({"without": self._without, "traced": self._traced, "peer": self._peer}, rounds)
+
+    def watched(self, steps: int) -> float:
+        """Train on with everything traced and return the seconds a step."""
+        self._configure(TILES)
+        self._train(_SETTLE_STEPS, self._tracer.step)
+        self._tell({"watch": True})
+        seconds = self._train(steps, self._tracer.step)
+        self._tell({"watch": False})
+        return seconds
+
+    def bytes(self) -> dict[str, float]:
+        """Return the bytes of tensors that crossed between the processes in one step, both ways."""
+        return {"bytes": statistics.fmean(self._bytes), "peer_bytes": statistics.fmean(self._peer_bytes)}
+
+    def _received(self) -> int:
+        # Nobody but this benchmark wants to know.
+        return int(self._tracer.tensors.piece_bytes) if self._rank == 0 else 0
+
+    def _without(self) -> float:
+        self._hub(signal.SIGSTOP)
+        seconds = self._train(self._count)
+        self._hub(signal.SIGCONT)
+        return seconds
+
+    def _traced(self) -> float:
+        self._configure(TILES)
+        self._train(_SETTLE_STEPS, self._tracer.step)
+        before = self._received()
+        seconds = self._train(self._count, self._tracer.step)
+        self._bytes.append((self._received() - before) / self._count)
+        self._configure(None)
+        self._train(_SETTLE_STEPS, self._tracer.step)
+        return seconds
+
+    def _peer(self) -> float:
+        self._hub(signal.SIGSTOP)
+        peer = GatheringPeer(self._job.chunks, self._rank)
+        self._train(1)
+        peer.bytes = 0
+        seconds = self._train(self._count)
+        self._peer_bytes.append(peer.bytes / self._count)
+        peer.close()
+        self._hub(signal.SIGCONT)
+        return seconds
+
+    def _train(self, count: int, around: Callable[[], AbstractContextManager[Any]] = nullcontext) -> float:
+        def step() -> None:
+            self._step += 1
+            with around():
+                self._job.train(self._step)
+
+        def all_steps() -> None:
+            timed(step, count)
+            distributed.barrier()
+
+        distributed.barrier()
+        return timed(all_steps) / count
+
+    def _configure(self, tiles: int | None) -> None:
+        if self._rank == 0:
+            self._tracer.configure({flag: tiles and megalens.Tile(tiles) for flag in FLAGS})
+        distributed.barrier()
+
+    def _hub(self, number: signal.Signals) -> None:
+        if self._rank == 0 and self._tracer.hub_pid:
+            os.kill(self._tracer.hub_pid, number)
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        if self._rank == 0:
+            said(message)

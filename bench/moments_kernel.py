@@ -1,28 +1,29 @@
 """Moments, histograms and casts of a model's tensors, against one plain read of the same memory; and readings of a process's memory.
 
-Blocks of all ways alternate in one run, in random order. Run ``python -m bench.moments_kernel`` (``--quick`` for a short run that proves only that it
-works).
+Blocks of all ways alternate in one run, in random order.
 """
 
 from __future__ import annotations
 
-import random
-import statistics
-import time
+import argparse
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
+from statistics import median
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bench.common import Row, asked, ratio, report
 from megalens.tracer.memory import memory_reader
 from megalens.tracer.moments import kernel_name, measure
 from megalens.tracer.moments.casts import FORMATS, cast_plainly, cast_rows
 from megalens.tracer.moments.measure import measure_plainly
 from megalens.tracer.moments.native.library import load
+
+from .common import in_turns, ratio, timed
+from .report import Measured, Row, benchmark, divided, judged
+
+__all__ = ["moments_kernel"]
 
 _TARGETS = {"Megalens' kernel": 1.5, "Histogram(bins=128)": 1.3}
 _WIDTH, _LAYERS, _WORDS, _POSITIONS = 384, 12, 22_000, 1024
@@ -34,11 +35,16 @@ _KERNEL, _HISTOGRAM = _TARGETS
 Way = Callable[[Sequence[Tensor]], object]
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/moments_kernel.json``; return the page of all results."""
-    quick = asked(__doc__, arguments, "few rounds").quick
-    kernel, plain_rounds = kernel_name("cpu"), 3 if quick else 7
-    rounds = 5 if quick else 61
+@benchmark(
+    "Moments of a tensor against one read of its memory",
+    "few rounds",
+    rounds=(61, 5, "rounds of the fast ways, two in three as many of histograms and one in three of casts"),
+    plain_rounds=(7, 3, "rounds of the slow ways"),
+    calls=(5000, 200, "calls with one small tensor"),
+)
+def moments_kernel(options: argparse.Namespace) -> Measured:
+    """Moments, histograms and casts of a model's tensors, against one plain read of the same memory; and readings of a process's memory."""
+    kernel, rounds, plain_rounds = kernel_name("cpu"), options.rounds, options.plain_rounds
     rows: list[Row] = []
     for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         tensors = [torch.randn(shape).mul_(0.02).to(dtype) for shape in shapes()]
@@ -51,15 +57,16 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     torch.set_num_threads(1)
     for dtype in _JUDGED:
         for kind, values in distributions().items():
-            rows += _histogram(values.to(dtype).view(-1, 4096), kind, 5 if quick else 41)
-    rows += _casts(3 if quick else 21)
+            rows += _histogram(values.to(dtype).view(-1, 4096), kind, max(5, rounds * 2 // 3))
+    rows += _casts(max(3, rounds // 3))
     torch.set_num_threads(threads)
     reader = memory_reader([])
     if reader is not None:
-        rows.append(_each("a reading of the process's memory", reader.read, 50 if quick else 2000))
+        took = timed(reader.read, options.calls * 2 // 5)
+        rows.append(Row("a reading of the process's memory", 1e6 * took, "µs"))
     small = [torch.randn(_WIDTH)]
-    calls = 200 if quick else 5000
-    rows.append(_each(f"a call with one tensor of {_WIDTH} values", lambda: measure(small), calls))
+    took = timed(lambda: measure(small), options.calls)
+    rows.append(Row(f"a call with one tensor of {_WIDTH} values", 1e6 * took, "µs"))
     how = (
         f"The parameters of a GPT of width {_WIDTH} and {_LAYERS} layers: {len(shapes())} tensors, {_values() / 1e6:.1f} million values, more than the caches hold. "
         "Every way goes over all of them, all ways in random order, round after round; a figure is the median over the rounds, a ratio that of the medians, its interval "
@@ -68,26 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         "powers of many tensors at once but no sums, and gives neither extremes nor non-finite counts: its figures are raw sums in the tensor's own type. Histograms by distribution are of one tensor of {_SAME / 1e6:.1f} million values, casts of {_CAST / 1e6:.1f} million "
         "normal ones, both in one thread; casts against torch's own operations, which the fallback takes."
     )
-    return report("moments_kernel", "Moments of a tensor against one read of its memory", rows, how=how, quick=quick)  # fmt: skip
+    return Measured(rows, how)
 
 
 def shapes() -> list[tuple[int, ...]]:
     """Return the shapes of a GPT's parameters: large matrices and as many small vectors."""
     d = _WIDTH
-    layer = [
-        (d,),
-        (d,),
-        (3 * d, d),
-        (3 * d,),
-        (d, d),
-        (d,),
-        (d,),
-        (d,),
-        (4 * d, d),
-        (4 * d,),
-        (d, 4 * d),
-        (d,),
-    ]
+    layer: list[tuple[int, ...]] = [(d,), (d,), (3 * d, d), (3 * d,), (d, d), (d,), (d,), (d,)]
+    layer += [(4 * d, d), (4 * d,), (d, 4 * d), (d,)]
     return [(_WORDS, d), (_POSITIONS, d), (2, d), *(layer * _LAYERS), (d,), (d,), (_WORDS,)]
 
 
@@ -112,13 +107,10 @@ def _histogram(values: Tensor, kind: str, rounds: int) -> list[Row]:
         _READ: values.sum,
         _HISTOGRAM: lambda: native.count(values[None], values.shape[-1], 128, None),
     }
-    times = _alternate(ways, rounds)
-    quotient = ratio(times[_HISTOGRAM], times[_READ], middle=statistics.median)
+    times = _seconds(ways, rounds)
+    quotient = ratio(times[_HISTOGRAM], times[_READ], middle=median)
     name = f"{str(values.dtype).removeprefix('torch.')}, {kind}, 1 thread: {_HISTOGRAM} over {_READ}"
-    target = _TARGETS[_HISTOGRAM]
-    return [
-        Row(name, quotient.value, "", quotient.low, quotient.high, f"≤ {target}", quotient.value <= target)
-    ]
+    return [divided(name, quotient, f"≤ {_TARGETS[_HISTOGRAM]}", unit="")]
 
 
 def _casts(rounds: int) -> list[Row]:
@@ -132,33 +124,18 @@ def _casts(rounds: int) -> list[Row]:
                 "": partial(cast_rows, values, form),
                 ", the fallback": partial(cast_plainly, values, form, None),
             }
-            for way, spent in _alternate(ways, rounds).items():
+            for way, spent in _seconds(ways, rounds).items():
                 each = [time / values.numel() * 1e9 for time in spent]
                 middle, low, high = (float(np.quantile(each, share)) for share in (0.5, 0.025, 0.975))
                 target = "≤ 2" if native and not way else ""
                 what = f"{str(dtype).removeprefix('torch.')}: a cast to {name}{way}"
-                rows.append(Row(what, middle, "ns/value", low, high, target, middle <= 2 if target else None))
+                rows.append(judged(what, middle, "ns/value", target, low=low, high=high))
     return rows
 
 
-def _alternate(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Return how long each way took in each round, without the first."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    rng = random.Random(0)
-    for number in range(-1, rounds):
-        for name in rng.sample(list(ways), len(ways)):
-            began = time.perf_counter()
-            ways[name]()
-            if number >= 0:
-                times[name].append(time.perf_counter() - began)
-    return times
-
-
-def _each(what: str, way: Callable[[], object], calls: int) -> Row:
-    began = time.perf_counter()
-    for _ in range(calls):
-        way()
-    return Row(what, (time.perf_counter() - began) / calls * 1e6, "µs")
+def _seconds(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Return how long each way took in each round, without the first, which only warms up."""
+    return in_turns({name: partial(timed, way) for name, way in ways.items()}, rounds, warm=1)
 
 
 def _values() -> int:
@@ -173,8 +150,8 @@ def _compare(tensors: list[Tensor], rounds: int, plain_rounds: int, threads: int
     finally:
         torch.set_num_threads(before)
     kind = str(tensors[0].dtype).removeprefix("torch.") + (f", {threads} thread" if threads else "")
-    judged = tensors[0].dtype in _JUDGED
-    return [row for name in times if times[name] for row in _rows(kind, name, times, judged)]
+    is_judged = tensors[0].dtype in _JUDGED
+    return [row for name in times if times[name] for row in _rows(kind, name, times, is_judged)]
 
 
 def _times(tensors: list[Tensor], rounds: int, plain_rounds: int) -> dict[str, list[float]]:
@@ -194,35 +171,23 @@ def _times(tensors: list[Tensor], rounds: int, plain_rounds: int) -> dict[str, l
     }
     if tensors[0].dtype == torch.float32:
         slow["numpy"] = lambda given: [_by_numpy(each.numpy()) for each in given]
-    times: dict[str, list[float]] = {name: [] for name in fast | slow}
-    rng = random.Random(0)
-    for number in range(-1, rounds):
-        ways = fast | slow if 0 <= number < plain_rounds else fast
-        for name in rng.sample(list(ways), len(ways)):
-            began = time.perf_counter()
-            ways[name](tensors)
-            # The first round only warms up.
-            if number >= 0:
-                times[name].append(time.perf_counter() - began)
-    return times
-
-
-def _rows(kind: str, name: str, times: dict[str, list[float]], judged: bool) -> list[Row]:
-    values, spent = _values(), times[name]
-    row = Row(
-        f"{kind}: {name}", statistics.median(spent) / values * 1e9, "ns/value", extra={"seconds": spent}
+    both = (
+        _seconds({name: partial(way, tensors) for name, way in (fast | slow).items()}, plain_rounds)
+        if plain_rounds
+        else {}
     )
+    rest = _seconds({name: partial(way, tensors) for name, way in fast.items()}, rounds - plain_rounds)
+    return {name: [*both.get(name, []), *rest.get(name, [])] for name in fast | slow}
+
+
+def _rows(kind: str, name: str, times: dict[str, list[float]], is_judged: bool) -> list[Row]:
+    values, spent = _values(), times[name]
+    row = Row(f"{kind}: {name}", median(spent) / values * 1e9, "ns/value", extra={"seconds": spent})
     if name == _READ:
         return [row]
-    quotient = ratio(spent, times[_READ][: len(spent)], middle=statistics.median)
-    target = _TARGETS.get(name) if judged else None
-    return [
-        row,
-        Row(
-            f"{kind}: {name} over {_READ}", quotient.value, "", quotient.low, quotient.high,
-            "" if target is None else f"≤ {target}", None if target is None else quotient.value <= target,
-        ),
-    ]  # fmt: skip
+    quotient = ratio(spent, times[_READ][: len(spent)], middle=median)
+    target = f"≤ {_TARGETS[name]}" if is_judged and name in _TARGETS else ""
+    return [row, divided(f"{kind}: {name} over {_READ}", quotient, target, unit="")]
 
 
 def _portable() -> Way | None:
@@ -250,7 +215,3 @@ def _by_numpy(x: np.ndarray) -> tuple[float, ...]:
     mean = x.mean(dtype=np.float64)
     d = x - mean
     return mean, x.var(dtype=np.float64), (d**3).mean(), (d**4).mean(), x.min(), x.max(), np.isnan(x).sum(), np.isinf(x).sum()  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()

@@ -89,7 +89,8 @@ async function moments() {
     ways[`product ${question}`] = async () => (await ask(source, by)).value;
     ways[`bare ${question}`] = async () => bare(columns, ...known[question]);
   }
-  for await (const way of createInterface({ input: process.stdin })) {
+  for await (const line of createInterface({ input: process.stdin })) {
+    const way = JSON.parse(line);
     const start = performance.now();
     const values = await ways[way]();
     const ms = performance.now() - start;
@@ -159,7 +160,7 @@ function bare({ step, name_id, count, mean, m2, m3, m4 }, groupOf, groups) {
   return n.map((size, cell) => (four[cell] * size) / (two[cell] * two[cell]));
 }
 
-/** What a page asks of its worker for a projection. Every line of stdin is `<way> <points> <columns> <file>` (float32, row-major). */
+/** What a page asks of its worker for a projection. Every line of stdin is `[way, points, columns, file]` (float32, row-major). */
 async function projections() {
   const { ProjectionQueue, Projector } = await load('src/instruments/generation/projection/projector.ts');
   const queue = new ProjectionQueue(
@@ -194,12 +195,12 @@ async function projections() {
     }
   };
   for await (const line of createInterface({ input: process.stdin })) {
-    const [way, rows, columns, file] = line.split(' ');
+    const [way, rows, columns, file] = JSON.parse(line);
     const bytes = readFileSync(file);
     const values = new Float32Array(
       bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength)
     );
-    const points = { rows: Number(rows), columns: Number(columns), values };
+    const points = { rows, columns, values };
     const [begun, used] = [performance.now(), process.cpuUsage()];
     const { result, longest } = await blocked(() => ways[way](points));
     const { user, system } = process.cpuUsage(used);

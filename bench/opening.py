@@ -1,7 +1,4 @@
-"""Opening statistics: a tree of raw-moment JSONL against the reference's method, a line that is appended, and thousands of runs.
-
-Run ``python -m bench.opening`` (``--quick`` for small files, which prove only that it works).
-"""
+"""Opening statistics: a tree of raw-moment JSONL against the reference's method, a line that is appended, thousands of runs, and a recording of many rows."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,49 +18,41 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.common import Row, ratio, write_results
-from bench.recordings import ITEMS, write_courses
 from megalens.runs.moments import MomentQuery, MomentSource, find_trees, rows_of
+
+from .children import call, fresh, said
+from .common import ratio, timed
+from .recordings import ITEMS, write_courses, write_recording
+from .report import Measured, Row, benchmark, divided, judged, worst
+
+__all__ = ["large_runs", "opening", "reference"]
 
 _MIB = 1024 * 1024
 _SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
 
 
-def main() -> int:
-    """Measure and write ``results/opening.json``; return the page of all results."""
-    parser = argparse.ArgumentParser(prog="python -m bench.opening", description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--mebibytes", type=int, help="size of the JSONL tree")
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--reference-only", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.reference_only:
-        print(_reference(options.reference_only))
-        return 0
-    size = (options.mebibytes or (4 if options.quick else 1024)) * _MIB
-    rounds = options.rounds or 3
-    load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        rows = [*_first_opening(home, size, rounds), *_append(home, 10 if options.quick else 40)]
-    rows += _comparison(home := Path(tempfile.mkdtemp()), *((20, 200) if options.quick else (1000, 10_000)))
-    shutil.rmtree(home)
+@benchmark(
+    "Opening statistics: JSONL, appended lines, thousands of runs",
+    "small files",
+    mebibytes=(1024, 4, "size of the JSONL tree"),
+    rounds=(3, "times that it is opened"),
+    lines=(40, 10, "lines that are appended"),
+    runs=(1000, 20, "runs that are compared"),
+)
+def opening(options: argparse.Namespace) -> Measured:
+    """Opening statistics: a tree of raw-moment JSONL against the reference's method, a line that is appended, and thousands of runs."""
+    home, rounds = options.folder, options.rounds
+    rows = [
+        *_first_opening(home, options.mebibytes * _MIB, rounds),
+        *_append(home, options.lines),
+        *_comparison(home / "compared", options.runs, 10 * options.runs),
+    ]
     how = (
-        f"A generated tree of {size / _MIB:.0f} MiB of JSONL (two files, {rounds} rounds in turn with the reference's method in the same run, each into an empty cache): the reference's "
+        f"A generated tree of {options.mebibytes} MiB of JSONL (two files, {rounds} rounds in turn with the reference's method in the same run, each into an empty cache): the reference's "
         "method is Python's json, lines parsed twice (once for the columns, once for the rows), 100,000 rows a pandas batch, zstd Parquet, then DuckDB; written from its "
-        "description. A round ends with the first grouped answer. Appending: from the write of a line to the answer that has it. Intervals: 95 % bootstrap over rounds. "
-        f"Before it began, {load:.1f} other processes on average wanted a processor."
+        "description. A round ends with the first grouped answer. Appending: from the write of a line to the answer that has it. Intervals: 95 % bootstrap over rounds."
     )
-    print(
-        write_results(
-            "opening",
-            "Opening statistics: JSONL, appended lines, thousands of runs",
-            rows,
-            how=how,
-            quick=options.quick,
-        ).read_text()
-    )
-    return 0
+    return Measured(rows, how)
 
 
 def _comparison(home: Path, runs: int, steps: int) -> list[Row]:
@@ -81,41 +69,26 @@ def _comparison(home: Path, runs: int, steps: int) -> list[Row]:
     command = [sys.executable, "-m", "megalens", "compare", str(home / "runs"), "--json"]
     cold, warm = (_timed(command, home / "cache") for _ in range(2))
     what = f"comparing {runs:,} runs of {steps:,} steps"
-    quick = runs < 1000
-    return [
-        Row(f"{what}, cold", cold, "s", target="≤ 10", met=None if quick else cold <= 10),
-        Row(f"{what}, again", warm, "s", target="≤ 2", met=None if quick else warm <= 2),
-    ]
+    return [judged(f"{what}, cold", cold, "s", "≤ 10"), judged(f"{what}, again", warm, "s", "≤ 2")]
 
 
 def _first_opening(home: Path, size: int, rounds: int) -> list[Row]:
     tree = home / "run" / "training_stats"
     rows = _write_tree(tree, size)
+    # Each in a process of its own, so that neither finds the other's memory warm.
+    mine, other = [sys.executable, "-c", _OPEN, str(tree)], call("opening:reference", tree=tree)
     ours, theirs = [], []
     for turn in range(rounds):
         cache = home / f"cache{turn}"
-        # Each in a process of its own, so that neither finds the other's memory warm.
-        ours.append(_timed([sys.executable, "-c", _OPEN, str(tree)], cache))
-        theirs.append(_timed([sys.executable, "-m", "bench.opening", "--reference-only", str(tree)], cache))
+        ours.append(_timed(mine, cache))
+        theirs.append(_timed(other, cache))
         shutil.rmtree(cache, ignore_errors=True)
-    quotient = ratio(theirs, ours, paired=True)
-    again = home / "warm"
-    _timed([sys.executable, "-c", _OPEN, str(tree)], again)
-    warm = _timed([sys.executable, "-c", _OPEN, str(tree)], again)
-    shutil.rmtree(again)
+    _timed(mine, home / "warm")
     return [
         Row("first opening of a JSONL tree", rows / statistics.fmean(ours), "rows/s", note=f"{rows} rows"),
         Row("the reference's method", rows / statistics.fmean(theirs), "rows/s"),
-        Row(
-            "rows/s over the reference's",
-            quotient.value,
-            "×",
-            quotient.low,
-            quotient.high,
-            target="≥ 3",
-            met=quotient.low >= 3,
-        ),
-        Row("opening it again, from the cache", warm, "s"),
+        divided("rows/s over the reference's", ratio(theirs, ours), "≥ 3", by="low"),
+        Row("opening it again, from the cache", _timed(mine, home / "warm"), "s"),
     ]
 
 
@@ -129,11 +102,8 @@ source.groups(MomentQuery.of("grad", by=["layer"], points=2000, series=40))
 
 
 def _timed(command: list[str], cache: Path) -> float:
-    began = time.perf_counter()
-    subprocess.run(
-        command, env={**os.environ, "MEGALENS_CACHE_DIR": str(cache)}, check=True, stdout=subprocess.DEVNULL
-    )
-    return time.perf_counter() - began
+    environment = {**os.environ, "MEGALENS_CACHE_DIR": str(cache)}
+    return timed(lambda: subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL))
 
 
 def _append(home: Path, times: int) -> list[Row]:
@@ -157,17 +127,9 @@ def _append(home: Path, times: int) -> list[Row]:
         seconds.append(time.perf_counter() - began)
         assert newest.to_pylist()[-1] == last["iter"]
     source.close()
-    worst = max(seconds)
-    return [
-        Row(
-            "a line appended to that tree, until it is answered (worst)",
-            worst * 1000,
-            "ms",
-            target="≤ 500",
-            met=worst <= 0.5,
-            note=f"median {statistics.median(seconds) * 1000:.0f} ms of {times}",
-        )
-    ]
+    what = "a line appended to that tree, until it is answered (worst)"
+    note = f"median {statistics.median(seconds) * 1000:.0f} ms of {times}"
+    return [judged(what, max(seconds) * 1000, "ms", "≤ 500", note)]
 
 
 def _write_tree(tree: Path, size: int) -> int:
@@ -201,12 +163,13 @@ def _write_tree(tree: Path, size: int) -> int:
 # The reference's method, from its description in words: every line is parsed twice, rows go through pandas in batches, DuckDB reads the Parquet.
 
 
-def _reference(tree: Path) -> int:
+def reference(tree: str) -> None:
+    """Open a tree in the reference's way, into the cache, and answer what was asked."""
     import duckdb
 
     cache = Path(os.environ["MEGALENS_CACHE_DIR"]) / "reference"
     cache.mkdir(parents=True)
-    for place, path in enumerate(sorted(tree.glob("*/*.jsonl"))):
+    for place, path in enumerate(sorted(Path(tree).glob("*/*.jsonl"))):
         fields: dict[str, None] = {}
         for row in _reference_rows(path):
             fields.update(dict.fromkeys(row))
@@ -216,7 +179,7 @@ def _reference(tree: Path) -> int:
             f"SELECT iter, layer_index, sum(count), sum(sum_1), sum(sum_2), sum(sum_3), sum(sum_4) FROM read_parquet('{cache}/*.parquet') "
             "WHERE metric = 'grad_raw_moments_by_param' GROUP BY ALL ORDER BY ALL"
         ).fetchall()
-    return len(answer)
+    said(len(answer))
 
 
 def _reference_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -269,5 +232,43 @@ def _reference_parquet(path: Path, fields: list[str], target: Path) -> None:
         writer.close()
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+_PICTURE = """
+import json, resource, sys, time
+from pathlib import Path
+from megalens.runs.moments import *
+import duckdb, numpy, pyarrow.parquet
+
+def ask(*by):
+    query = MomentQuery.of_request("grad", by=by, points=2000, series=40, lean=True)
+    assert source.groups(query).steps_total == int(sys.argv[2])
+
+began = time.perf_counter()
+source = MomentSource(RecordedRows(Path(sys.argv[1])))
+source.refresh()
+source.index()
+ask("layer")
+layers = time.perf_counter() - began
+ask()
+ask("family")
+overview = time.perf_counter() - began - layers
+print(json.dumps([layers, overview, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+"""
+
+
+@benchmark(
+    "The first picture of large recordings", "thousands of rows", rounds=(5, 1, "pictures of each recording")
+)
+def large_runs(options: argparse.Namespace) -> Measured:
+    """The first picture of the statistics of a recording of 10 and of 100 million rows."""
+    sizes = ((20, 2000), (500, 40)) if options.quick else ((100, 100_000), (25_000, 400), (1_000, 100_000))
+    rows = []
+    for series, steps in sizes:
+        folder = write_recording(options.folder / f"recording-{series}", series, steps)
+        runs = [fresh(_PICTURE, folder, steps) for _ in range(options.rounds + 1)][1:]
+        shutil.rmtree(folder)
+        seconds, overview, memory = zip(*runs, strict=True)
+        what = f"{series:,} series × {steps:,} steps: index and first grouped, thinned answer (worst of {options.rounds})"
+        more = f"total and families, which the panel shows first, {max(overview):.2f} s more; {max(memory):.0f} MiB at most"
+        rows.append(worst(what, seconds, "≤ 2", more))
+    how = "A packed recording in the system's file cache; a fresh process's index and L2 by layer, 2000 points a series, 40 series."
+    return Measured(rows, how)

@@ -1,27 +1,24 @@
-"""How well the planner predicts real pipelines, what orders by arrival gain where links are slow, and how fast plans are made.
-
-Run ``python -m bench.pipeline`` (``--quick`` for a short run that proves only that it works).
-"""
+"""How well the planner predicts real pipelines, what orders by arrival gain where links are slow, and how fast plans are made."""
 
 from __future__ import annotations
 
-import json
-import os
+import argparse
 import statistics
-import subprocess
-import tempfile
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import megalens
-from bench.common import Row, asked, judged, ratio, report, run_processes
 from megalens.instruments.pipeline import Plan, plan
 from megalens.instruments.pipeline.connections import expected_messages
 from megalens.instruments.pipeline.orders import FixedOrder, choice_from_json
 
-ROOT = Path(__file__).resolve().parents[1]
+from .children import run_processes
+from .common import ratio, timed
+from .lab import node_side
+from .report import Measured, Row, benchmark, judged
+
+__all__ = ["pipeline"]
+
 STAGES, MICRO_BATCHES, PARTS = 4, 8, 8
 _SCHEDULES = {
     # Name: chunks and placement.
@@ -56,51 +53,32 @@ _ORDERS = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/pipeline.json``; return the page of all results."""
-    options = asked(
-        __doc__,
-        arguments,
-        "few steps",
-        steps=(int, "steps of each schedule (12)"),
-        rounds=(int, "rounds of each delay (8), of 2 steps in every order"),
-    )
-    steps, rounds = (
-        options.steps or (3 if options.quick else 12),
-        options.rounds or (3 if options.quick else 8),
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["MEGALENS_RUNTIME_DIR"] = os.path.join(folder, "runtime")
-        rows = [
-            *_planning(),
-            *_predicted(Path(folder), steps),
-            *_computed(Path(folder), steps),
-            *_delayed(Path(folder), rounds),
-        ]
+@benchmark(
+    "Plans of pipelines, and orders by arrival",
+    "few steps",
+    steps=(12, 3, "steps of each schedule"),
+    rounds=(8, 3, "rounds of each delay, of 2 steps in every order"),
+)
+def pipeline(options: argparse.Namespace) -> Measured:
+    """How well the planner predicts real pipelines, what orders by arrival gain where links are slow, and how fast plans are made."""
+    folder, steps, rounds = options.folder, options.steps, options.rounds
+    rows = [*_planning(), *_predicted(folder, steps), *_computed(folder, steps), *_delayed(folder, rounds)]
     how = (
         f"{STAGES} processes with gloo on one machine, {MICRO_BATCHES} micro-batches. Passes sleep for their time, as a processor does whose device computes: the first stage takes 10 % longer, the last 25 %; layers of a GPT compute, on two stages of one processor each. "
         f"Predicted: times are read off recorded runs of ZB-H1 (one chunk) and ZB-V (two) by megalens.pipeline.plan(run, …); {steps} steps of each other schedule are then measured (median), none of which the planner has seen. "
         f"Delays: {rounds} rounds of 2 steps in every order, in random order, in one job; messages are held back by another thread of the sender. Ratios of the rounds' steps, 95 % bootstrap interval."
     )
-    return report("pipeline", "Plans of pipelines, and orders by arrival", rows, how=how, quick=options.quick)
+    return Measured(rows, how)
 
 
 def _planning() -> list[Row]:
-    out = subprocess.run(
-        ["node", str(ROOT / "bench" / "node-side.mjs"), "planning"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    found = json.loads(out.stdout)
+    with node_side("planning") as node:
+        found = node.read()
+    what = "simulate 64 stages × 512 micro-batches (1F1B), all figures of the step"
+    parts = "the same with zero-bubble passes in two parts (ZB-H1)"
     return [
-        judged(
-            "simulate 64 stages × 512 micro-batches (1F1B), all figures of the step",
-            found["simulate_ms"] / 1e3,
-            "s",
-            "< 1",
-        ),
-        judged("the same with zero-bubble passes in two parts (ZB-H1)", found["split_ms"] / 1e3, "s", "< 1"),
+        judged(what, found["simulate_ms"] / 1e3, "s", "< 1"),
+        judged(parts, found["split_ms"] / 1e3, "s", "< 1"),
         _adopting(),
         Row("search, 4 stages × 8 micro-batches", found["search_small_ms"], "ms"),
         Row("search, 16 stages × 64 micro-batches", found["search_ms"], "ms"),
@@ -110,15 +88,14 @@ def _planning() -> list[Row]:
 def _adopting() -> Row:
     """What a step pays for another plan: the rest is done in another thread, or by the engine's process."""
     made = plan({"forward": 1.0}, "1f1b", stages=64, micro_batches=128).to_json()
-    found = []
-    for _ in range(50):
-        began = time.perf_counter()
+
+    def adopt() -> None:
         choice = choice_from_json(dict(made))
         assert isinstance(choice, Plan)
         FixedOrder(choice.operations(1))
         expected_messages(choice.layout, 1, choice, True, (0, 2))
-        found.append(1e3 * (time.perf_counter() - began))
-    ms = statistics.median(found)
+
+    ms = 1e3 * statistics.median(timed(adopt) for _ in range(50))
     what = "take another plan at a step, 64 stages × 128 micro-batches: what the step pays on one rank"
     return judged(what, ms, "ms", "≤ 1")
 
@@ -151,14 +128,7 @@ def _compared(
 ) -> tuple[list[Row], list[tuple[float, float]]]:
     """Predict steps and measure them: rows, and of each held-out schedule the error of its step and of its memory."""
     cases = {
-        name: {
-            "name": name,
-            "order": name,
-            "chunks": chunks,
-            "placement": placement,
-            "micro_batches": MICRO_BATCHES,
-            **facts,
-        }
+        name: _case(name, name, chunks, placement, MICRO_BATCHES, **facts)
         for name, (chunks, placement) in _SCHEDULES.items()
     }
     for name in _READ.values():
@@ -184,45 +154,29 @@ def _compared(
             words = f"; peak of activations {100 * memory:+.1f} % off"
         if not is_read:
             errors.append((abs(off), abs(memory)))
-        rows.append(
-            Row(
-                f"{size}, {name}: predicted over measured step" + (" (times are from it)" if is_read else ""),
-                100 * off,
-                "%",
-                target="" if is_read else "± 10",
-                met=None if is_read else abs(off) <= 0.1,
-                note=f"{planned.step_ms:.0f} ms predicted, {measured:.0f} ms measured{words}",
-            )
-        )
+        what = f"{size}, {name}: predicted over measured step" + (" (times are from it)" if is_read else "")
+        note = f"{planned.step_ms:.0f} ms predicted, {measured:.0f} ms measured{words}"
+        rows.append(judged(what, 100 * off, "%", "" if is_read else "± 10", note))
     return rows, errors
 
 
+def _case(
+    name: str, order: Any, chunks: int, placement: str, micro_batches: int, **facts: Any
+) -> dict[str, Any]:
+    placed = {"chunks": chunks, "placement": placement, "micro_batches": micro_batches}
+    return {"name": name, "order": order, **placed, **facts}
+
+
 def _found(cases: list[dict[str, Any]], stages: int, steps: int, folder: Path) -> dict[str, dict[str, Any]]:
-    blocks = [{"cases": [case], "steps": steps} for case in cases]
-    return {each["name"]: each for each in _run(blocks, stages, folder)}
+    return _run([{"cases": [case], "steps": steps} for case in cases], stages, folder)
 
 
 def _delayed(folder: Path, rounds: int) -> list[Row]:
     rows = []
-    ms = _LATE_MS
     for pattern, delay in _DELAYS.items():
-        cases = [
-            {
-                "name": name,
-                "order": order,
-                "chunks": chunks,
-                "placement": placement,
-                "micro_batches": 2 * MICRO_BATCHES,
-                "message": 1 << 16,
-                "kept": 1 << 20,
-                **_profile(ms, even=True),
-            }
-            for name, (order, chunks, placement) in _ORDERS.items()
-        ]
-        found = {
-            each["name"]: each
-            for each in _run([{"cases": cases, "steps": 2, "rounds": rounds, "delay": delay}], STAGES, folder)
-        }
+        facts = {"message": 1 << 16, "kept": 1 << 20, **_profile(_LATE_MS, even=True)}
+        cases = [_case(name, *how, 2 * MICRO_BATCHES, **facts) for name, how in _ORDERS.items()]
+        found = _run([{"cases": cases, "steps": 2, "rounds": rounds, "delay": delay}], STAGES, folder)
         for dynamic, fixed in (("by arrival", "1F1B"), ("by arrival, two chunks", "interleaved 1F1B")):
             got = ratio(found[dynamic]["steps_ms"], found[fixed]["steps_ms"], middle=statistics.median)
             promised = _promised(delay, dynamic, fixed)
@@ -232,18 +186,13 @@ def _delayed(folder: Path, rounds: int) -> list[Row]:
                 target, met = "≤ 1.01", got.low <= 1.01 and (got.value <= 1.01 or None)
             elif promised is not None and promised <= 0.9:
                 target, met = "≤ 0.9", got.high <= 0.9 or (None if got.low <= 0.9 else False)
-            rows.append(
-                Row(
-                    f"{pattern}: step {dynamic}, over {fixed}",
-                    got.value,
-                    "",
-                    got.low,
-                    got.high,
-                    target=target,
-                    met=met,
-                    note=f"{says}{found[fixed]['step_ms']:.0f} → {found[dynamic]['step_ms']:.0f} ms; a stage holds {max(found[fixed]['peaks']) / 1e6:.2g} → {max(found[dynamic]['peaks']) / 1e6:.2g} MB",
-                )
+            took, held = (
+                [of(found[name]) for name in (fixed, dynamic)]
+                for of in (lambda way: way["step_ms"], lambda way: max(way["peaks"]) / 1e6)
             )
+            note = f"{says}{took[0]:.0f} → {took[1]:.0f} ms; a stage holds {held[0]:.2g} → {held[1]:.2g} MB"
+            what = f"{pattern}: step {dynamic}, over {fixed}"
+            rows.append(Row(what, got.value, "", got.low, got.high, target, met, note))
     return rows
 
 
@@ -273,10 +222,6 @@ def _profile(ms: float, *, even: bool = False) -> dict[str, list[float]]:
     return {"forward": half, "input": half, "weight": [0.9 * each for each in half]}
 
 
-def _run(blocks: list[dict[str, Any]], stages: int, folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = run_processes("bench.pipeline_rank", {"blocks": blocks}, stages, folder)
-    return found
-
-
-if __name__ == "__main__":
-    main()
+def _run(blocks: list[dict[str, Any]], stages: int, folder: Path) -> dict[str, dict[str, Any]]:
+    found = run_processes("ranks:orders", {"blocks": blocks}, stages, folder)
+    return {each["name"]: each for each in found}

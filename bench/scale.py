@@ -1,4 +1,4 @@
-"""What a billion rows and ten thousand ranks cost, computed from what is measured here: ``python -m bench.scale [--quick]``.
+"""What a billion rows and ten thousand ranks cost, computed from what is measured here.
 
 Measured are the smallest parts: a row that is read on a worker, an empty task, a frame into a hub and out of it, a recording of a job. A simulation queues them as
 the product does: tasks at free workers, frames at a hub that does one thing at a time. It is held against one case that is measured too.
@@ -10,7 +10,6 @@ import argparse
 import heapq
 import json
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,11 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import engine, hub_load
-from bench.common import RESULTS, Row, asked, report
 from megalens.runs import open_run
 from megalens.runs.dask_engine import DaskEngine
 from megalens.runs.moments.grouping import planned
+
+from . import engine, hub_load
+from .common import timed
+from .report import RESULTS, Measured, Row, benchmark
+
+__all__ = ["Costs", "computed", "question_seconds", "scale", "step_of", "table", "through"]
 
 _MILLION, _BILLION = 1_000_000, 1_000_000_000
 _PERIOD = 2.0
@@ -141,18 +144,22 @@ SHAPES = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure the parts, compute the rest, and write the results."""
-    options = asked(__doc__, arguments, "small parts", steps=(12, "steps of each load of a hub"))
-    with tempfile.TemporaryDirectory() as home:
-        parts = _rows_and_tasks(Path(home) / "rows", 2 if options.quick else 20)
-        parts |= _job(Path(home) / "job", 20 if options.quick else 1000)
-        small, large = (20, 60) if options.quick else (250, 1000)
-        few, many = (2, 6) if options.quick else (2, 50)
-        loads = {
-            (producers, viewers): _hub(producers, viewers, 4 if options.quick else options.steps)
-            for producers, viewers in ((small, few), (small, many), (large, few), (large, many))
-        }
+@benchmark(
+    "A billion rows and ten thousand ranks, computed from measured parts",
+    "small parts",
+    steps=(12, 4, "steps of each load of a hub"),
+    millions=(20, 2, "millions of rows"),
+    recordings=(1000, 20, "of the job"),
+)
+def scale(options: argparse.Namespace) -> Measured:
+    """What a billion rows and ten thousand ranks cost, computed from what is measured here."""
+    parts = _rows_and_tasks(options.folder / "rows", options.millions)
+    parts |= _job(options.folder / "job", options.recordings)
+    small, large, few, many = (20, 60, 2, 6) if options.quick else (250, 1000, 2, 50)
+    loads = {
+        (producers, viewers): _hub(options.folder, producers, viewers, options.steps)
+        for producers, viewers in ((small, few), (small, many), (large, few), (large, many))
+    }
     held_out = loads.pop((large, many))
     of, busy = np.array(list(loads)), np.array(list(loads.values()))
     # Shares of what was measured, so that small loads count as large ones do.
@@ -181,18 +188,15 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         ),
         *computed(costs),
     ]
-    return report(
-        "scale",
-        "A billion rows and ten thousand ranks, computed from measured parts",
-        rows,
-        how=(
-            "A row: 20 million rows of statistics on a cluster of one worker process, a question for which all are read, the least processor time of 3. A task: 500 "
-            "empty ones. A recording: a job of 1,000 opened in a fresh cache, then again. A frame: hubs that record, every 2 s a frame of 3 rows of 96 values from "
-            "each producer at once; processor time of the hub, fitted to a cost a frame and a cost a frame and viewer. Computed: tasks at free workers, "
-            "frames at hubs that serve one at a time."
-        ),
-        quick=options.quick,
+    how = (
+        "A row: 20 million rows of statistics on a cluster of one worker process, a question for which all are read, the least processor time of 3. A task: 500 "
+        "empty ones. A recording: a job of 1,000 opened in a fresh cache, then again. A frame: hubs that record, every 2 s a frame of 3 rows of 96 values from "
+        "each producer at once; processor time of the hub, fitted to a cost a frame and a cost a frame and viewer. Computed: tasks at free workers, "
+        "frames at hubs that serve one at a time."
     )
+    for kind in ("measured", "computed"):
+        print(table([asdict(row) for row in rows], kind))
+    return Measured(rows, how)
 
 
 def _rows_and_tasks(home: Path, millions: int) -> dict[str, float]:
@@ -218,9 +222,8 @@ def _rows_and_tasks(home: Path, millions: int) -> dict[str, float]:
 
 def _byte() -> float:
     rows = json.loads((RESULTS / "wire.json").read_text(encoding="utf-8"))["rows"]
-    speed: float = next(
-        row["value"] for row in rows if row["what"].endswith("(595.5 kB): bytes through the hub")
-    )
+    of = ("12 tensors × 96 × 128 values", "bytes through the hub")
+    speed: float = next(row["value"] for row in rows if all(word in row["what"] for word in of))
     return 1 / (1e6 * speed)
 
 
@@ -231,20 +234,15 @@ def _nothing(number: int, _sent: bytes) -> int:
 def _job(home: Path, recordings: int) -> dict[str, float]:
     engine._job(home, 100_000, recordings)
     os.environ["MEGALENS_CACHE_DIR"] = str(home.parent / "cache")
-    seconds = []
-    for _ in range(2):
-        began = time.perf_counter()
-        open_run(f"{home}/*").close()
-        seconds.append((time.perf_counter() - began) / recordings)
-    return dict(zip(("recording", "known"), seconds, strict=True))
+    return {
+        name: timed(lambda: open_run(f"{home}/*").close()) / recordings for name in ("recording", "known")
+    }
 
 
-def _hub(producers: int, viewers: int, steps: int) -> float:
+def _hub(folder: Path, producers: int, viewers: int, steps: int) -> float:
     """Return the processor time of a hub for a step."""
     options = argparse.Namespace(producers=producers, viewers=viewers, stalled=0, steps=steps, period=_PERIOD)
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["MEGALENS_RUNTIME_DIR"] = os.path.join(folder, "runtime")
-        seconds: float = hub_load.measure(options, Path(folder) / "runs")["watch"]["seconds"]
+    seconds: float = hub_load.measure(options, folder / f"{producers}-{viewers}")["watch"]["seconds"]
     print(f"{producers} producers, {viewers} viewers: {1e3 * seconds / steps:.1f} ms a step", flush=True)
     return seconds / steps
 
@@ -257,9 +255,3 @@ def table(rows: Sequence[Mapping[str, Any]], kind: str) -> str:
         if of == kind:
             lines.append(f"| {what} | {row['value']:.3g} {row['unit']} |")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    main()
-    for kind in ("measured", "computed"):
-        print(table(json.loads((RESULTS / "scale.json").read_text(encoding="utf-8"))["rows"], kind))

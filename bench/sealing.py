@@ -1,11 +1,11 @@
 """What it costs to have Parquet: closing a recording, and sealing while every core trains.
 
-``python -m bench.sealing [--quick] [--seconds 240]``. Needs Linux, whose scheduler has a class for what runs on
-idle cores only.
+Needs Linux, whose scheduler has a class for what runs on idle cores only.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import os
@@ -14,18 +14,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, MutableSequence
-from glob import glob
 from pathlib import Path
 from statistics import fmean
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.common import UNDECIDED, Ratio, Row, asked, processor_seconds, ratio, report, trimmed_mean, verdict
-from bench.recordings import write_recording
 from megalens.hub.recording_folder import RecordingFolder
 from megalens.hub.segment_file import seal_tail
 from megalens.protocol import (
@@ -39,39 +35,45 @@ from megalens.protocol import (
     stream_segments,
 )
 
+from .common import Ratio, processor_seconds, ratio, trimmed_mean
+from .recordings import write_recording
+from .report import Measured, Row, benchmark, divided, judged
+
+__all__ = ["sealing"]
+
 _Count = MutableSequence[float]
 """What a process has counted, and the processor seconds that it had for that."""
 
 _MB = 1_000_000
 _CLOSE_SECONDS = 1.0
+_ROUNDS = 3
 _MOST_COST = 0.003
 _WINDOW_SECONDS = 0.2
 _LEAST_WINDOWS = 6
 
 
-def main() -> int:
-    """Measure, write the results, and return the exit code."""
-    arguments = asked(__doc__, None, "a few small windows", seconds=(240.0, "about how long it takes"))
-    quick, end = arguments.quick, time.monotonic() + arguments.seconds
-    rounds, megabytes, windows = (3, 40, 6) if quick else (3, 400, 200)
-    with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        bodies = list(_bodies(place / "rows", 16 if quick else 320))
-        rows = [
-            *_closing(place, bodies, megabytes, rounds, end - arguments.seconds / 2),
-            *_saturated(place, bodies, windows, end),
-        ]
-    report(
-        "sealing",
-        "Sealing recordings",
-        rows,
-        quick=quick,
-        how=f"Rows of statistics of 500 tensors. Closing: {megabytes} MB are recorded as fast as the recorder takes them, then closed, up to {rounds} times. "
+@benchmark(
+    "Sealing recordings",
+    "a few small windows",
+    seconds=(240.0, "about how long it takes"),
+    megabytes=(400, 40, "that are recorded and closed"),
+    windows=(200, 6, "triples of windows"),
+)
+def sealing(options: argparse.Namespace) -> Measured:
+    """What it costs to have Parquet: closing a recording, and sealing while every core trains."""
+    place, windows, end = options.folder, options.windows, time.monotonic() + options.seconds
+    bodies = list(_bodies(place / "rows", 16 if options.quick else 320))
+    rows = [
+        _closing(place, bodies, options.megabytes, end - options.seconds / 2),
+        *_saturated(place, bodies, windows, end),
+    ]
+    how = (
+        f"Rows of statistics of 500 tensors. Closing: {options.megabytes} MB are recorded as fast as the recorder takes them, then closed, up to {_ROUNDS} times. "
         f"Saturated: a process that counts on every core; in up to {windows} triples of windows of {_WINDOW_SECONDS:g} s, whose order goes round, the sealer seals one tail after the other in one and is stopped in two. "
         "Of each window: what was counted for each processor second that counting and sealing had together, in which the time of other programs does not count. "
-        "The figure is the trimmed mean over the triples of a stopped window over the other one; the two stopped ones over each other tell what such a run can resolve.",
+        "The figure is the trimmed mean over the triples of a stopped window over the other one; the two stopped ones over each other tell what such a run can resolve."
     )
-    return 0
+    return Measured(rows, how)
 
 
 def _bodies(place: Path, steps: int) -> Iterator[CheckedBody]:
@@ -94,11 +96,9 @@ def _recorded(place: Path, bodies: list[CheckedBody], megabytes: float) -> Recor
     return folder
 
 
-def _closing(
-    place: Path, bodies: list[CheckedBody], megabytes: int, rounds: int, end: float
-) -> Iterator[Row]:
+def _closing(place: Path, bodies: list[CheckedBody], megabytes: int, end: float) -> Row:
     closing, unsealed = [], []
-    while len(closing) < rounds and not (closing and time.monotonic() > end):
+    while len(closing) < _ROUNDS and not (closing and time.monotonic() > end):
         run = place / f"run{len(closing)}"
         folder = _recorded(run, bodies, megabytes)
         folder.seal()
@@ -110,16 +110,9 @@ def _closing(
             raise SystemExit(said)
         _until_sealed(run)
         shutil.rmtree(run)
-    longest = max(closing)
-    yield Row(
-        f"closing {megabytes} MB, the longest of {len(closing)}",
-        longest,
-        "s",
-        target=f"≤ {_CLOSE_SECONDS:g}",
-        met=longest <= _CLOSE_SECONDS,
-        note=f"{fmean(unsealed):.0f} MB were not sealed yet, and are sealed by a process that goes on",
-        extra={"seconds": closing},
-    )
+    what = f"closing {megabytes} MB, the longest of {len(closing)}"
+    note = f"{fmean(unsealed):.0f} MB were not sealed yet, and are sealed by a process that goes on"
+    return judged(what, max(closing), "s", f"≤ {_CLOSE_SECONDS:g}", note, seconds=closing)
 
 
 def _saturated(place: Path, bodies: list[CheckedBody], windows: int, end: float) -> Iterator[Row]:
@@ -153,19 +146,9 @@ def _saturated(place: Path, bodies: list[CheckedBody], windows: int, end: float)
             for each in busy:
                 each.terminate()
     cost, same = (_over(without[0], each) for each in (with_it, without[1]))
-    most = 1 + _MOST_COST
-    met = verdict(cost.low, cost.high, most)
-    yield Row(
-        "time of work on saturated cores, sealing over not",
-        cost.value,
-        "",
-        cost.low,
-        cost.high,
-        target=f"≤ {most:g}",
-        met=met,
-        note=UNDECIDED if met is None else "",
-    )
-    yield Row("the same of two windows without sealing", same.value, "", same.low, same.high)
+    what = "time of work on saturated cores, sealing over not"
+    yield divided(what, cost, f"≤ {1 + _MOST_COST:g}", unit="", by="both")
+    yield divided("the same of two windows without sealing", same, unit="")
     yield Row(
         "processor time that the sealer had meanwhile",
         100 * used / (len(with_it) * _WINDOW_SECONDS * len(cores)),
@@ -202,9 +185,9 @@ def _windows(
             kind = (triple + at) % 3
             os.kill(sealer.pid, signal.SIGSTOP if kind else signal.SIGCONT)
             time.sleep(0.01)
-            before, had = _sums(counts), sum(map(processor_seconds, glob(tasks)))
+            before, had = _sums(counts), processor_seconds(tasks)
             time.sleep(_WINDOW_SECONDS)
-            (done, worked), sealing = _sums(counts), sum(map(processor_seconds, glob(tasks))) - had
+            (done, worked), sealing = _sums(counts), processor_seconds(tasks) - had
             counted[kind].append((done - before[0]) / (worked - before[1] + sealing))
             used += 0.0 if kind else sealing
     return counted[1:], counted[0], used
@@ -213,7 +196,7 @@ def _windows(
 def _over(above: list[float], below: list[float]) -> Ratio:
     """Return one window over the other of its triple; what others did on the machine in a few is left out."""
     each = [one / other for one, other in zip(above, below, strict=True)]
-    return ratio(each, [1.0] * len(each), middle=trimmed_mean)
+    return ratio(each, middle=trimmed_mean)
 
 
 def _sums(counts: list[_Count]) -> tuple[float, float]:
@@ -269,7 +252,3 @@ def _until_sealed(run: Path) -> None:
         if time.monotonic() > end:
             raise SystemExit("the rest was not sealed within 120 s")
         time.sleep(0.1)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,8 +1,7 @@
 """A training at full rate whose hub, relay, viewers, kernels and ranks are killed at random, whose disk is full and whose renames fail for moments: nothing is
 lost in silence, and it trains the same.
 
-Run ``python -m bench.soak`` (ten minutes; ``--kills 168``: until there were so many; ``--quick``: 1 minute, which proves only that it works). The undisturbed
-run that it is compared with comes after and takes about as long again.
+The undisturbed run that it is compared with comes after and takes about as long again.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ import random
 import resource
 import secrets
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bench.common import Row, write_results
-from bench.soak_rank import ROWS_PER_STEP, losses_of, lost_rows
+from .children import call, free_port
+from .report import ROOT, Measured, Row, benchmark, judged
+from .soak_rank import ROWS_PER_STEP, losses_of, lost_rows
 
-ROOT = Path(__file__).resolve().parents[1]
+__all__ = ["soak"]
+
 _KILLS = ("viewer", "viewer by the relay", "relay", "hub", "rank", "kernel", "renderer")
 _FAULTS = ("full disk", "no descriptors", "second hub")
 _PAUSE_SECONDS = (0.5, 3.0)
@@ -37,84 +36,54 @@ _HANGS_SECONDS = 600
 """How fast the machine is decides nothing."""
 
 
-def main() -> int:
-    """Soak, write ``results/soak.*`` and return 0."""
-    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--minutes", type=float)
-    parser.add_argument("--kills", type=int, default=0, help="go on until there were so many")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    minutes = options.minutes or (1 if options.quick else 10)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        os.environ["MEGALENS_RUNTIME_DIR"] = str(folder / "runtime")
-        soak = _Soak(folder / "disturbed", random.Random(options.seed))
-        try:
-            soak.run(minutes, options.kills)
-        finally:
-            soak.close()
-        losses = losses_of(folder / "disturbed")
-        steps = max(losses)
-        reference = folder / "undisturbed"
-        reference.mkdir()
-        ranks = [_rank(rank, 0, reference, "--steps", str(steps)) for rank in (0, 1)]
-        for rank in ranks:
-            rank.wait()
-        same = losses_of(reference)
-        lost = lost_rows(folder / "disturbed", soak.lives)
+@benchmark(
+    "A soak with random kills",
+    "1 minute",
+    minutes=(10.0, 1.0, "how long it trains"),
+    kills=(0, "go on until there were so many"),
+    seed=(0, "of what is killed when"),
+)
+def soak(options: argparse.Namespace) -> Measured:
+    """A training at full rate whose hub, relay, viewers, kernels and ranks are killed at random: nothing is lost in silence, and it trains the same."""
+    disturbed, reference = options.folder / "disturbed", options.folder / "undisturbed"
+    job = _Soak(disturbed, random.Random(options.seed))
+    try:
+        job.run(options.minutes, options.kills)
+    finally:
+        job.close()
+    losses = losses_of(disturbed)
+    steps = max(losses)
+    reference.mkdir()
+    for rank in [_rank(rank, 0, reference, steps) for rank in (0, 1)]:
+        rank.wait()
+    same = losses_of(reference)
+    lost = lost_rows(disturbed, job.lives)
     wrong = [step for step in same if losses.get(step) != same[step]] + sorted(set(losses) - set(same))
+    kills, faults = (
+        ", ".join(f"{counted[each]} of {each}" for each in names)
+        for counted, names in ((job.kills, _KILLS), (job.faults, _FAULTS))
+    )
+    named = "rows lost with a killed hub or a full disk, by the steps that the status or run.json named"
+    first = f"the first is step {wrong[0]}" if wrong else ""
+    hubs = f"in {lost.named_steps} steps at {job.kills['hub']} kills"
     rows = [
         Row("steps trained", steps, "steps"),
-        Row(
-            "kills",
-            sum(soak.kills.values()),
-            "",
-            note=", ".join(f"{soak.kills[kill]} of {kill}" for kill in _KILLS),
-        ),
-        Row(
-            "moments of other trouble",
-            sum(soak.faults.values()),
-            "",
-            note=", ".join(f"{soak.faults[fault]} of {fault}" for fault in _FAULTS),
-        ),
-        Row(
-            "second hubs that were let into the run's folder",
-            soak.let_in,
-            "",
-            target="0",
-            met=soak.let_in == 0,
-        ),
+        Row("kills", job.kills.total(), "", note=kills),
+        Row("moments of other trouble", job.faults.total(), "", note=faults),
+        judged("second hubs that were let into the run's folder", job.let_in, "", "0"),
         Row("rows that these steps give on both ranks", steps * ROWS_PER_STEP * 2, "rows"),
-        Row(
-            "steps whose loss is another one than undisturbed, in any bit",
-            len(wrong),
-            "steps",
-            target="0",
-            met=not wrong,
-            note=f"the first is step {wrong[0]}" if wrong else "",
+        judged(
+            "steps whose loss is another one than undisturbed, in any bit", len(wrong), "steps", "0", first
         ),
         Row("rows in the recordings", lost.recorded, "rows"),
         Row("rows lost that the status counted", lost.counted, "rows"),
-        Row(
-            "rows lost with a killed hub or a full disk, by the steps that the status or run.json named",
-            lost.named,
-            "rows",
-            note=f"in {lost.named_steps} steps at {soak.kills['hub']} kills",
-        ),
-        Row(
-            "rows lost of which the status said nothing",
-            lost.silent,
-            "rows",
-            target="0",
-            met=lost.silent == 0,
-            note=lost.example,
-        ),
-        Row("frames that the viewers received meanwhile", soak.frames, "frames"),
-        Row("reports that kernels drew meanwhile", soak.reports, "reports"),
+        Row(named, lost.named, "rows", note=hubs),
+        judged("rows lost of which the status said nothing", lost.silent, "rows", "0", lost.example),
+        Row("frames that the viewers received meanwhile", job.frames, "frames"),
+        Row("reports that kernels drew meanwhile", job.reports, "reports"),
     ]
     how = (
-        f"{minutes:g} minutes or more of the demo model in 2 data-parallel processes, QKV, MLP1 and MLP2 of all layers and both replicas traced at every step with Tile(96), recorded; "
+        f"{options.minutes:g} minutes or more of the demo model in 2 data-parallel processes, QKV, MLP1 and MLP2 of all layers and both replicas traced at every step with Tile(96), recorded; "
         "one viewer at the hub, one behind the relay of a real Jupyter server, one kernel that draws reports of the run's folder. Every 0.5 to 3 s one of them is killed (SIGKILL): a "
         "viewer, the Jupyter server, the kernel or its engine, the "
         "hub (once in the life of a job: the tracer starts its own hub anew once), or one rank, after which the job is started again from its newest checkpoint; or the hub may for half a "
@@ -122,8 +91,7 @@ def main() -> int:
         "run.json fails with ESTALE, EEXIST or EIO, a third of these after it was done. Then "
         "the same number of steps without tracing and without kills. Losses are compared bit for bit, and the rows of all recordings with those that every step gives."
     )
-    print(write_results("soak", "A soak with random kills", rows, how=how, quick=options.quick).read_text())
-    return 0
+    return Measured(rows, how)
 
 
 class _Soak:
@@ -142,7 +110,7 @@ class _Soak:
         self._others: dict[str, subprocess.Popen[Any]] = {}
         self._outputs: list[Path] = []
         self._hub_killed = False
-        self._port = _free_port()
+        self._port = free_port()
         self._token = secrets.token_hex(16)
         folder.mkdir()
 
@@ -181,11 +149,11 @@ class _Soak:
                 process.kill()
                 process.wait()
         for path in self._outputs:
-            lines = path.read_text(encoding="utf-8").split()
+            count = int((path.read_text(encoding="utf-8").split() or ["0"])[-1])
             if path.name.startswith("kernel"):
-                self.reports += int(lines[-1]) if lines else 0
+                self.reports += count
             else:
-                self.frames += int(lines[-1]) if lines else 0
+                self.frames += count
 
     def _trouble(self, name: str) -> None:
         self.faults[name] += 1
@@ -250,29 +218,28 @@ class _Soak:
     def _start(self, name: str) -> None:
         if name == "relay":
             command = [
-                "jupyter_server",
-                f"--port={self._port}",
-                "--no-browser",
-                "--allow-root",
-                "--ServerApp.port_retries=0",
+                *("jupyter_server", f"--port={self._port}", "--no-browser", "--allow-root"),
+                *("--ServerApp.port_retries=0", f"--ServerApp.root_dir={self._folder}"),
+                f"--IdentityProvider.token={self._token}",
+                "--ServerApp.jpserver_extensions={'megalens.server': True}",
             ]
-            command += [f"--IdentityProvider.token={self._token}", f"--ServerApp.root_dir={self._folder}"]
-            command += ["--ServerApp.jpserver_extensions={'megalens.server': True}"]
             with open(self._folder / "jupyter.log", "ab") as log:
                 self._others[name] = subprocess.Popen(
                     [sys.executable, "-m", *command], stdout=log, stderr=log, stdin=subprocess.DEVNULL
                 )
             return
-        where = {
-            "viewer": [],
-            "kernel": ["kernel", str(self._folder / "runs"), str(self._folder / "report.html")],
-        }.get(name, ["relay", f"127.0.0.1:{self._port}", self._token])
+        where: dict[str, Any] = {
+            "viewer": {"kind": "hub"},
+            "kernel": {
+                "kind": "folder",
+                "runs": self._folder / "runs",
+                "report": self._folder / "report.html",
+            },
+        }.get(name, {"kind": "relay", "address": f"127.0.0.1:{self._port}", "token": self._token})
         path = self._folder / f"{name.partition(' ')[0]}-{len(self._outputs)}"
         self._outputs.append(path)
         with open(path, "wb") as out:
-            self._others[name] = subprocess.Popen(
-                [sys.executable, "-m", "bench.soak_viewer", *(where or ["hub"])], cwd=ROOT, stdout=out
-            )
+            self._others[name] = subprocess.Popen(call("soak_viewer:watch", **where), cwd=ROOT, stdout=out)
 
     def _status(self) -> dict[str, Any]:
         path = self._folder / f"status-{self.lives - 1}-0.json"
@@ -298,31 +265,9 @@ class _Soak:
             time.sleep(0.1)
 
 
-def _rank(rank: int, life: int, folder: Path, *more: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "bench.soak_rank",
-            "--rank",
-            str(rank),
-            "--life",
-            str(life),
-            "--folder",
-            str(folder),
-            *more,
-        ],
-        cwd=ROOT,
-        # Renames of its hub and of sealers fail now and then.
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'bench' / 'soak_faults'}:{ROOT}"} if not more else None,
-    )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _rank(rank: int, life: int, folder: Path, steps: int | None = None) -> subprocess.Popen[bytes]:
+    """Start a rank of the job; one that is disturbed, unless it trains so many steps and ends."""
+    # Renames of its hub and of sealers fail now and then.
+    faults = {"PYTHONPATH": f"{ROOT / 'bench' / 'soak_faults'}:{ROOT}"} if steps is None else {}
+    command = call("soak_rank:main", rank=rank, life=life, folder=folder, steps=steps)
+    return subprocess.Popen(command, cwd=ROOT, env=os.environ | faults)

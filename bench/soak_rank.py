@@ -5,7 +5,6 @@ What became of the rows and losses of a soak.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -14,7 +13,6 @@ import time
 from collections import defaultdict
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +25,11 @@ from megalens import Tile
 from megalens.demo import GPT
 from megalens.runs.run_folder import RunFolder
 
-__all__ = ["FLAGS", "LAYERS", "Lost", "ROWS_PER_STEP", "losses_of", "lost_rows", "main"]
+from .children import joined
+from .recordings import FLAGS
 
+__all__ = ["LAYERS", "Lost", "ROWS_PER_STEP", "losses_of", "lost_rows", "main"]
 
-FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
 LAYERS = 4
 ROWS_PER_STEP = (3 + 1 + 1) * LAYERS
 """Of one rank: query, key and value, and the two linear layers."""
@@ -38,53 +37,44 @@ _SAVE_STEPS = 25
 _SAMPLES = 2
 
 
-def main() -> None:
-    """Train until the folder holds a file ``stop``, or for a number of steps; write every loss, bit for bit."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rank", type=int, required=True)
-    parser.add_argument("--life", type=int, required=True, help="how often the job was started before")
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--steps", type=int, help="train so many steps, untraced")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    folder: Path = options.folder
-    store = distributed.FileStore(str(folder / f"store-{options.life}"), 2)
-    distributed.init_process_group(
-        "gloo", store=store, rank=options.rank, world_size=2, timeout=timedelta(seconds=120)
-    )
-    torch.manual_seed(0)
+def main(rank: int, life: int, folder: str, steps: int | None) -> None:
+    """Train until the folder holds a file ``stop``, or for a number of steps, untraced; write every loss, bit for bit.
+
+    ``life`` is how often the job was started before.
+    """
+    home = Path(folder)
+    joined(rank, 2, home / f"store-{life}")
     model = GPT()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    step = _load(folder, model, optimizer)
+    step = _load(home, model, optimizer)
     replica = DistributedDataParallel(model)
     with ExitStack() as stack:
         tracer: Any = None
-        if options.steps is None:
+        if steps is None:
             flags = {flag: {"compressor": Tile(96).to_setting(), "replicas": "all"} for flag in FLAGS}
             tracer = stack.enter_context(
                 megalens.trace(
-                    replica, name="soak", flags=flags, record=folder / "runs", linger=0, first_step=step + 1
+                    replica, name="soak", flags=flags, record=home / "runs", linger=0, first_step=step + 1
                 )
             )
             # Every rank has its hub before the first step, so that no row is early.
             if not tracer.connected(60):
                 raise TimeoutError("The tracer did not reach its hub within 60 s.")
-            name = f"{options.life}-{options.rank}"
-            threading.Thread(target=_tell, args=(tracer, folder, name), daemon=True).start()
+            name = f"{life}-{rank}"
+            threading.Thread(target=_tell, args=(tracer, home, name), daemon=True).start()
             distributed.barrier()
-        losses = stack.enter_context(open(folder / f"losses-{options.life}", "a", encoding="utf-8"))
-        while not _ends(folder, step, options.steps):
+        losses = stack.enter_context(open(home / f"losses-{life}", "a", encoding="utf-8"))
+        while not _ends(home, step, steps):
             step += 1
             with tracer.step() if tracer else nullcontext():
-                loss = _train(replica, optimizer, step, options.rank)
-            if options.rank == 0:
+                loss = _train(replica, optimizer, step, rank)
+            if rank == 0:
                 losses.write(f"{step} {loss.hex()}\n")
                 losses.flush()
                 if step % _SAVE_STEPS == 0:
-                    _save(folder, model, optimizer, step)
+                    _save(home, model, optimizer, step)
     if tracer:
-        _write_status(tracer, folder, f"{options.life}-{options.rank}", ended=True)
+        _write_status(tracer, home, f"{life}-{rank}", ended=True)
     distributed.barrier()
     distributed.destroy_process_group()
 
@@ -139,10 +129,6 @@ def _write_status(tracer: Any, folder: Path, name: str, *, ended: bool) -> None:
     target = folder / f"status-{name}.json"
     if ended or not target.exists() or not json.loads(target.read_text(encoding="utf-8"))["ended"]:
         os.replace(partial, target)
-
-
-if __name__ == "__main__":
-    main()
 
 
 _RANKS = 2

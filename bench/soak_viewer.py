@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from websockets.exceptions import InvalidHandshake, WebSocketException
@@ -14,23 +13,24 @@ from websockets.sync.client import connect as open_socket
 from websockets.typing import Subprotocol
 
 from megalens.pictures.report import write_report
-from megalens.protocol import MegalensError, decode_frame, encode_message
+from megalens.protocol import MegalensError, decode_frame
 from megalens.runs import connect, open_run
 from megalens.runs.live import LiveRun
 
-__all__ = ["main"]
+from .recordings import joining
+
+__all__ = ["watch"]
 
 _AGAIN_SECONDS = 0.3
 
 
-def main() -> None:
-    """Watch until killed; print how many frames came or reports were drawn, now and then."""
-    kind, *where = sys.argv[1:]
+def watch(kind: str, **where: str) -> None:
+    """Watch until killed, by the ``hub``, the ``relay`` or a ``folder``; print how many frames came or reports were drawn, now and then."""
+    ways: dict[str, Callable[..., Iterator[int]]] = {"hub": _by_hub, "relay": _by_relay, "folder": _by_folder}
     frames = 0
     while True:
         try:
-            watch = {"relay": _by_relay, "kernel": _by_folder}.get(kind, _by_hub)
-            for count in watch(*where):
+            for count in ways[kind](**where):
                 frames += count
                 print(frames, flush=True)
         except (MegalensError, OSError, WebSocketException, InvalidHandshake, IndexError):
@@ -71,15 +71,8 @@ def _by_relay(address: str, token: str) -> Iterator[int]:
         subprotocols=[Subprotocol("megalens.v2")],
         max_size=None,
     ) as socket:
-        peer = {"name": "soak", "version": "0"}
-        socket.send(
-            encode_message({"type": "join", "protocol": "megalens.v2", "role": "viewer", "peer": peer})
-        )
+        socket.send(joining("viewer"))
         for data in socket:
             if isinstance(data, bytes):
                 decode_frame(data).table()
                 yield 1
-
-
-if __name__ == "__main__":
-    main()

@@ -1,22 +1,21 @@
-"""How well the planner predicts steps of real processes, and whether its verdict on a split is right.
-
-Run ``python -m bench.split`` (``--quick`` for a short run that proves only that it works).
-"""
+"""How well the planner predicts steps of real processes, and whether its verdict on a split is right."""
 
 from __future__ import annotations
 
-import os
+import argparse
 import statistics
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import megalens
-from bench.common import Row, asked, ratio, report, run_processes
 from megalens.instruments.pipeline.split import SplitPlan, plan
 
-ROOT = Path(__file__).resolve().parents[1]
+from .children import run_processes
+from .common import ratio
+from .report import Measured, Row, benchmark, judged
+
+__all__ = ["split"]
+
 MICRO_BATCHES, LAYERS = 7, 6
 GB = 10**9
 
@@ -24,14 +23,8 @@ GB = 10**9
 def _device(name: str, count: int, slower: float, memory: float) -> dict[str, Any]:
     """A kind of device whose passes take 48 and 96 ms times ``slower`` through the whole model."""
     forward = 48 * slower
-    return {
-        "name": name,
-        "count": count,
-        "forward": forward,
-        "recompute": forward,
-        "backward": 2 * forward,
-        "memory_bytes": memory,
-    }
+    passes = {"forward": forward, "recompute": forward, "backward": 2 * forward}
+    return {"name": name, "count": count, **passes, "memory_bytes": memory}
 
 
 def _request(*devices: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -69,34 +62,20 @@ _UNLIKE = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/split.json``; return the page of all results."""
-    options = asked(__doc__, arguments, "few steps", steps=(int, "steps of each layout (12)"))
-    steps = options.steps or (3 if options.quick else 12)
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["MEGALENS_RUNTIME_DIR"] = os.path.join(folder, "runtime")
-        typed, right = _typed(Path(folder), steps)
-        measured = _read_off(Path(folder), steps)
-        computed, also = _computed(Path(folder), steps)
+@benchmark("Forward and backward in different processes", "few steps", steps=(12, 3, "steps of each layout"))
+def split(options: argparse.Namespace) -> Measured:
+    """How well the planner predicts steps of real processes, and whether its verdict on a split is right."""
+    typed, right = _typed(options.folder, options.steps)
+    measured = _read_off(options.folder, options.steps)
+    computed, also = _computed(options.folder, options.steps)
     right += also
-    rows = [
-        Row(
-            "verdicts that are right, of all cases",
-            float(sum(right)),
-            "",
-            target=f"{len(right)}",
-            met=all(right),
-        ),
-        *typed,
-        *measured,
-        *computed,
-    ]
+    verdicts = judged("verdicts that are right, of all cases", sum(right), "", str(len(right)))
     how = (
-        f"Processes with gloo on one machine, {MICRO_BATCHES} micro-batches, {steps} steps of each layout (median). Unlike devices: passes sleep for their time, as a processor does whose device computes; the memory of devices is what the planner is told, "
+        f"Processes with gloo on one machine, {MICRO_BATCHES} micro-batches, {options.steps} steps of each layout (median). Unlike devices: passes sleep for their time, as a processor does whose device computes; the memory of devices is what the planner is told, "
         "and bounds nothing here. Both the best split and the best other layout that the planner names are run. Percent: the split's step over the other's, 95 % bootstrap interval; negative where the split is faster. "
         "Read off: times from one recorded run, others predicted by megalens.split.plan(run). Cores: layers of a GPT that compute, processes held to cores."
     )
-    return report("split", "Forward and backward in different processes", rows, how=how, quick=options.quick)
+    return Measured([verdicts, *typed, *measured, *computed], how)
 
 
 def _typed(folder: Path, steps: int) -> tuple[list[Row], list[bool]]:
@@ -146,26 +125,17 @@ def _error(name: str, predicted: float, steps: list[float]) -> Row:
     measured = statistics.median(steps)
     off = predicted / measured - 1
     note = f"{predicted:.0f} ms predicted, {measured:.0f} ms measured"
-    return Row(
-        f"{name}: predicted over measured step", 100 * off, "%", target="± 10", met=abs(off) <= 0.1, note=note
-    )
+    return judged(f"{name}: predicted over measured step", 100 * off, "%", "± 10", note)
 
 
 def _verdict(name: str, made: SplitPlan, split: list[float], other: list[float]) -> tuple[Row, bool]:
     got = ratio(split, other, middle=statistics.median)
     is_faster = got.high < 1
     says = "split" if made.worth_it else "do not split"
-    row = Row(
-        f"{name}: a split's step over the best other",
-        100 * (got.value - 1),
-        "%",
-        100 * (got.low - 1),
-        100 * (got.high - 1),
-        target=says,
-        met=is_faster == made.worth_it,
-        note=f"the planner says {made.percent:+.0f} % ({made.low_percent:+.0f} to {made.high_percent:+.0f}): {says}",
-    )
-    return row, is_faster == made.worth_it
+    met = is_faster == made.worth_it
+    value, low, high = (100 * (each - 1) for each in (got.value, got.low, got.high))
+    note = f"the planner says {made.percent:+.0f} % ({made.low_percent:+.0f} to {made.high_percent:+.0f}): {says}"
+    return Row(f"{name}: a split's step over the best other", value, "%", low, high, says, met, note), met
 
 
 def _read_off(folder: Path, steps: int) -> list[Row]:
@@ -265,9 +235,5 @@ def _run(case: dict[str, Any], steps: int, folder: Path) -> list[float]:
 def _measured(case: dict[str, Any], steps: int, folder: Path) -> dict[str, Any]:
     count = len(case["stages"])
     world = 2 * count - (not case["last_forward"]) if case["kind"] == "split" else count
-    found: dict[str, Any] = run_processes("bench.split_rank", {**case, "steps": steps}, world, folder)
+    found: dict[str, Any] = run_processes("ranks:split", {**case, "steps": steps}, world, folder)
     return found
-
-
-if __name__ == "__main__":
-    main()

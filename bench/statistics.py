@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import argparse
 import random
 import sys
-import tempfile
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from glob import glob
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,9 +18,19 @@ from megalens.demo import GPT, TrainConfig, Trainer, load_corpus
 from megalens.tracer import Tracer
 from megalens.tracer.moments import kernel_name
 
-from .common import Row, asked, cost, processor_seconds, ratio, report, trimmed_mean
+from .common import Tossed, processor_seconds, ratio, timed, trimmed_mean
+from .report import Measured, Row, benchmark, cost
 
-__all__ = ["Way", "main", "measured", "rows_of", "seconds_aside"]
+__all__ = [
+    "Way",
+    "cores_left",
+    "measured",
+    "rows_of",
+    "seconds_aside",
+    "statistics",
+    "tossed_row",
+    "training",
+]
 
 
 @dataclass(frozen=True)
@@ -87,34 +93,43 @@ _PLACES = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/statistics.json``; return the page of all results."""
-    options = asked(
-        __doc__, arguments, "15 rounds", rounds=(200, "blocks without statistics"), steps=(4, "steps a block")
-    )
-    rounds = 15 if options.quick else options.rounds
-    threads = torch.get_num_threads()
-    rows = rows_of(measured(rounds, options.steps, WAYS), WAYS)
-    if threads > 1:
-        torch.set_num_threads(threads - 1)
-        rows += rows_of(measured(rounds, options.steps, _SPARED), _SPARED, ", one core left")
+@benchmark(
+    "What logging statistics costs a step",
+    "15 rounds",
+    rounds=(200, 15, "blocks without statistics"),
+    steps=(4, "steps a block"),
+)
+def statistics(options: argparse.Namespace) -> Measured:
+    """What logging statistics costs a training step: blocks of steps of the demo model, with and without, in random order, in one run."""
+    rounds, threads = options.rounds, torch.get_num_threads()
+    rows: list[Row] = []
+    for left in cores_left():
+        ways = _SPARED if left else WAYS
+        rows += rows_of(measured(options, ways), ways, ", one core left" if left else "")
     how = (
         f"{rounds} rounds; in each, {options.steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way (activations in every second round, all six in every fifth), "
         "in random order, after one step that is not measured. Every measured step is logged; what is logged seldom is divided by its interval. A hub records it all. Time of a block over that of "
         "the block without statistics in the same round; mean without the smallest and largest tenth; 95 % bootstrap interval over rounds. First the training works on all cores, so that all that producer and hub do is taken from it; "
-        "then on all but one, as where a training has a core to spare for them. Indented: where the time goes, each counted by itself (time within the calls that measure; processor time of the thread and of the process, over that in the block without). "
+        "then on all but one, as where a training has a core to spare for them. Indented: where the time goes, each counted by itself (time within the calls that measure; processor time of the thread and of the process, over that in the block without)."
     )
-    facts = {"rounds": rounds, "torch_threads": threads, "kernel": kernel_name()}
-    return report(
-        "statistics", "What logging statistics costs a step", rows, how=how, quick=options.quick, facts=facts
-    )
+    return Measured(rows, how, {"rounds": rounds, "torch_threads": threads, "kernel": kernel_name()})
 
 
-def measured(rounds: int, steps: int, ways: Mapping[str, Way]) -> list[dict[str, _Block]]:
+def measured(options: argparse.Namespace, ways: Mapping[str, Way]) -> list[dict[str, _Block]]:
     """Return what a step took in each way, round by round."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["MEGALENS_RUNTIME_DIR"] = folder
-        return _measure(rounds, steps, ways, Path(folder) / "run")
+    torch.manual_seed(0)
+    record = options.folder / f"run-{torch.get_num_threads()}"
+    rng, found = random.Random(0), list[dict[str, _Block]]()
+    with training("bench-statistics", record=record) as (trainer, tracer):
+        for _ in range(10):
+            trainer.step()
+        for number in range(options.rounds):
+            due = [name for name in ways if number % ways[name].every == 0]
+            order = rng.sample(due, len(due))
+            found.append({name: _block(trainer, tracer, ways[name], options.steps) for name in order})
+            if number % 10 == 9:
+                print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
+    return found
 
 
 def rows_of(found: Sequence[dict[str, _Block]], ways: Mapping[str, Way], where: str = "") -> list[Row]:
@@ -143,7 +158,7 @@ def rows_of(found: Sequence[dict[str, _Block]], ways: Mapping[str, Way], where: 
 
 
 def _row(way: Way, title: str, quotients: list[float], most: float | None = None) -> Row:
-    found = ratio(quotients, [1.0] * len(quotients), middle=trimmed_mean)
+    found = ratio(quotients, middle=trimmed_mean)
     whole = way.spread > 1 and most is not None
     notes = [f"{100 * (found.value - 1):.3g} % of a step that is logged"] * whole
     return cost(title, found, most, *notes, spread=way.spread)
@@ -152,26 +167,6 @@ def _row(way: Way, title: str, quotients: list[float], most: float | None = None
 def _part(way: Way, place: str, pairs: Sequence[tuple[_Block, _Block]]) -> Row:
     more = [(getattr(block, place) - getattr(off, place)) / off.step for block, off in pairs]
     return _row(way, f"· {_PLACES[place]}", [1 + each for each in more])
-
-
-def _measure(rounds: int, steps: int, ways: Mapping[str, Way], record: Path) -> list[dict[str, _Block]]:
-    torch.manual_seed(0)
-    corpus = load_corpus(300_000)
-    model = GPT()
-    with megalens.trace(model, name="bench-statistics", record=record, linger=0.1) as tracer:
-        trainer = Trainer(model, corpus, tracer, TrainConfig(steps=10**9))
-        for _ in range(10):
-            trainer.step()
-        rng = random.Random(0)
-        found: list[dict[str, _Block]] = []
-        for number in range(rounds):
-            due = [name for name in ways if number % ways[name].every == 0]
-            found.append(
-                {name: _block(trainer, tracer, ways[name], steps) for name in rng.sample(due, len(due))}
-            )
-            if number % 10 == 9:
-                print(f"round {number + 1} of {rounds}", file=sys.stderr)
-    return found
 
 
 def _block(trainer: Trainer, tracer: Tracer, way: Way, steps: int) -> _Block:
@@ -184,22 +179,39 @@ def _block(trainer: Trainer, tracer: Tracer, way: Way, steps: int) -> _Block:
         # What hooks cost once, and caches that another way left, are no part of a step.
         trainer.step()
         before = (logger.spent_ns * 1e-9, *seconds_aside(tracer))
-        began = time.perf_counter()
-        for _ in range(steps):
-            trainer.step()
-        took = time.perf_counter() - began
+        took = timed(trainer.step, steps)
         after = (logger.spent_ns * 1e-9, *seconds_aside(tracer))
-        return _Block(
-            took / steps, *((end - start) / steps for start, end in zip(before, after, strict=True))
-        )
+        return _Block(took, *((end - start) / steps for start, end in zip(before, after, strict=True)))
+
+
+@contextmanager
+def training(name: str, **options: Any) -> Iterator[tuple[Trainer, Tracer]]:
+    """Give a trainer of the demo model and its tracer, which has its hub."""
+    model = GPT()
+    with megalens.trace(model, name=name, linger=0.1, **options) as tracer:
+        if not tracer.connected(30):
+            raise TimeoutError("The tracer did not reach its hub within 30 s.")
+        yield Trainer(model, load_corpus(300_000), tracer, TrainConfig(steps=10**9)), tracer
+
+
+def cores_left() -> Iterator[bool]:
+    """Train on all cores, then on all but one; give whether one is left."""
+    threads = torch.get_num_threads()
+    for cores in dict.fromkeys((threads, max(1, threads - 1))):
+        torch.set_num_threads(cores)
+        yield cores < threads
+    torch.set_num_threads(threads)
+
+
+def tossed_row(title: str, found: Tossed, most: float | None, aside: float) -> Row:
+    """Return the line of what was found by coin, with a part of a step that is added because others work later."""
+    note = f"elapsed {100 * found.cost:.2f} %, processor time aside {100 * aside:.2f} %; a step of {1e3 * found.step:.0f} ms"
+    return cost(title, found.over(aside), most, note)
 
 
 def seconds_aside(tracer: Tracer) -> tuple[float, float]:
     """Return what the producer thread and the hub have had of a processor; zeros where the system does not say."""
     (producer,) = (each.native_id for each in threading.enumerate() if each.name == "megalens-producer")
-    hub = sum(map(processor_seconds, glob(f"/proc/{tracer.hub_pid}/task/*")))
-    return processor_seconds(f"/proc/self/task/{producer}"), hub
-
-
-if __name__ == "__main__":
-    main()
+    return processor_seconds(f"/proc/self/task/{producer}"), processor_seconds(
+        f"/proc/{tracer.hub_pid}/task/*"
+    )

@@ -1,28 +1,31 @@
-"""Judge simulated jobs whose truth is known: ``python -m bench.timeline --jobs 2000``."""
+"""Judge simulated jobs whose truth is known."""
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from megalens.instruments.timeline.analysis import analyse
 from megalens.instruments.timeline.clocks import Clocks
-from megalens.instruments.timeline.culprits import Culprit
+from megalens.instruments.timeline.culprits import Culprit, Verdict
 from megalens.instruments.timeline.megascan_files import TimelineError
 from tests.kit.simulated_jobs import Fault, Job, Truth, simulate
 
-from .common import Row, asked, percentile, report, share
-from .common import judged as against
+from .common import percentile, timed
+from .report import Measured, Row, benchmark, share
+from .report import judged as against
 
-__all__ = ["Judged", "draw", "judged"]
+__all__ = ["Judged", "draw", "in_processes", "judged", "timeline"]
 
+_Found = TypeVar("_Found")
 
 _SHAPES = {
     8: ((2, 2, 2), (1, 8, 1), (1, 1, 8), (2, 4, 1), (8, 1, 1), (4, 1, 2), (1, 4, 2)),
@@ -208,7 +211,7 @@ def _price(job: Job, culprit: Culprit, truth: Truth) -> tuple[float, float]:
     return price / before, 1 - float(np.median(clean.step_ns[inside])) / before
 
 
-def rows(results: Sequence[Judged], seconds: float) -> list[Row]:
+def rows(results: Sequence[Judged]) -> list[Row]:
     """Return the figures of all jobs."""
     faults, found = (sum(getattr(each, name) for each in results) for name in ("faults", "found"))
     false = sum(each.false for each in results)
@@ -217,7 +220,7 @@ def rows(results: Sequence[Judged], seconds: float) -> list[Row]:
     errors = [error / 1e3 for error, _ in offsets]
     prices = [abs(said - true) for result in results for said, true in result.prices]
     table = [
-        Row("jobs", len(results), "jobs", note=f"{seconds:.0f} s"),
+        Row("jobs", len(results), "jobs"),
         share("recall: faults named right in kind, ranks and steps", found, faults, "≥ 99.5"),
         share("precision: culprits that are one", found, found + false, "≥ 99.5"),
         share("healthy jobs with a culprit", sum(each.false > 0 for each in healthy), len(healthy), "≤ 0.5"),
@@ -225,7 +228,7 @@ def rows(results: Sequence[Judged], seconds: float) -> list[Row]:
         against("offset error, p99", percentile(errors, 99), "µs", "≤ 10"),
         share(
             "offsets inside of their 95 % interval",
-            sum(error <= half for error, half in offsets),
+            sum(e <= half for e, half in offsets),
             len(offsets),
             "≥ 95",
         ),
@@ -254,45 +257,52 @@ def _megascan(results: Sequence[Judged]) -> list[Row]:
 def large() -> list[Row]:
     """Judge 1,024 ranks × 100 steps."""
     table, _ = simulate(Job(8, 16, 8, 5, 2, 100, faults=(Fault("device", (500,), 1.1, 40, 100),)))
-    began = time.perf_counter()
-    verdict = analyse(table).verdict()
-    seconds = time.perf_counter() - began
+    verdicts: list[Verdict] = []
+    seconds = timed(lambda: verdicts.append(analyse(table).verdict()))
+    (verdict,) = verdicts
     right = [each.ranks for each in (*verdict.culprits, *verdict.hidden)] == [(500,)]
     note = f"{len(table)} spans; culprit {'named' if right else 'not named'}"
     return [against("1,024 ranks × 100 steps, merged and judged", seconds, "s", "≤ 10", note)]
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Judge, and write the figures; return the Markdown file."""
-    options = asked(
-        __doc__,
-        arguments,
-        "8 small jobs",
-        jobs=(2000, "simulated"),
-        first=(1200, "the first seed"),
-        most_ranks=(1024, "of a job"),
-    )
-    if options.quick:
-        options.jobs, options.most_ranks = 8, 16
-    sizes = [] if options.quick else large()
-    began = time.perf_counter()
+def in_processes(
+    judge: Callable[[int], _Found], seeds: Iterable[int], told: Callable[[_Found], str]
+) -> list[_Found]:
+    """Judge the jobs of all seeds on all cores; say of each what it wants to be said."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    results: list[Judged] = []
+    found: list[_Found] = []
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        seeds = range(options.first, options.first + options.jobs)
-        prices = (seed % 5 == 0 for seed in seeds)
-        for each in pool.map(judged, seeds, (options.most_ranks for _ in seeds), prices, chunksize=4):
-            results.append(each)
-            for line in each.wrong:
-                print(f"seed {each.seed}, {each.ranks} ranks: {line}", flush=True)
-    table = [*rows(results, time.perf_counter() - began), *sizes]
+        for each in pool.map(judge, seeds, chunksize=4):
+            found.append(each)
+            if text := told(each):
+                print(text, flush=True)
+    return found
+
+
+def _told(each: Judged) -> str:
+    return "\n".join(f"seed {each.seed}, {each.ranks} ranks: {line}" for line in each.wrong)
+
+
+@benchmark(
+    "Verdicts and clocks of simulated jobs",
+    "8 small jobs",
+    jobs=(2000, 8, "simulated"),
+    first=(1200, "the first seed"),
+    most_ranks=(1024, 16, "of a job"),
+)
+def timeline(options: argparse.Namespace) -> Measured:
+    """Judge simulated jobs whose truth is known."""
+    sizes = [] if options.quick else large()
+    seeds = range(options.first, options.first + options.jobs)
+    judge = partial(_judged_or_priced, most_ranks=options.most_ranks)
+    table = [*rows(in_processes(judge, seeds, _told)), *sizes]
     how = (
         f"{options.jobs} simulated jobs, seeds from {options.first}, of 8 to {options.most_ranks} ranks (TP × PP × DP), with 0 to 4 faults of at least 5 %, "
         "clocks that are seconds apart and drift by up to 50 ppm, and transfers with a heavy tail. The simulation (`tests/kit/simulated_jobs.py`) shares no code with what it tries. "
         "Intervals are Wilson's. MegaScan's three heuristics judge the same spans; counted for them are jobs with at least 2 tensor- and 2 data-parallel ranks."
     )
-    return report("timeline", "Verdicts and clocks of simulated jobs", table, how=how, quick=options.quick)
+    return Measured(table, how)
 
 
-if __name__ == "__main__":
-    main()
+def _judged_or_priced(seed: int, most_ranks: int) -> Judged:
+    return judged(seed, most_ranks, prices=seed % 5 == 0)

@@ -1,15 +1,13 @@
-"""Judge jobs whose communication goes on while they work: ``python -m bench.timeline_overlapped --jobs 400``.
+"""Judge jobs whose communication goes on while they work.
 
 Slow passes, data, saves, pairs of ranks and whole nodes, each with the added milliseconds known: what the same job takes less without them.
 """
 
 from __future__ import annotations
 
-import os
+import argparse
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -17,9 +15,10 @@ from megalens.instruments.timeline.analysis import analyse
 from megalens.instruments.timeline.culprits import Verdict
 from tests.kit.simulated_jobs import Fault, Job, Truth, simulate
 
-from .common import Row, asked, report, share
+from .report import Measured, Row, benchmark, share
+from .timeline import in_processes
 
-__all__ = ["CHOSEN", "JUDGED", "MORE", "Outcome", "draw", "outcome"]
+__all__ = ["CHOSEN", "JUDGED", "MORE", "Outcome", "draw", "outcome", "timeline_overlapped"]
 
 CHOSEN, JUDGED, MORE = 0, 10_000, 20_000
 """Thresholds may be chosen on seeds from the first; figures are of seeds from the others."""
@@ -179,33 +178,27 @@ def _share(what: str, hits: Sequence[bool], target: str = "") -> Row:
     return share(what, sum(hits), len(hits), target)
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Judge, and write the figures; return the Markdown file."""
-    options = asked(
-        __doc__,
-        arguments,
-        "14 jobs",
-        jobs=(400, "simulated"),
-        first=(JUDGED, "the first seed"),
-        more=(100, "jobs of other faults"),
-    )
-    jobs, more = (len(_KINDS), len(_MORE)) if options.quick else (options.jobs, options.more)
+def _told(each: Outcome) -> str:
+    if each.found and not each.false and each.priced:
+        return ""
+    priced = f"added {each.added:.3g} ms, price {each.price:.3g} ms of {each.step:.4g} ms"
+    return f"seed {each.seed}, {each.kind}, {each.overlap}: {priced}\n{each.text}"
+
+
+@benchmark(
+    "Verdicts under overlapped communication",
+    "14 jobs",
+    jobs=(400, len(_KINDS), "simulated"),
+    first=(JUDGED, "the first seed"),
+    more=(100, len(_MORE), "jobs of other faults"),
+)
+def timeline_overlapped(options: argparse.Namespace) -> Measured:
+    """Judge simulated jobs whose communication goes on while they work."""
     second = MORE + options.first - JUDGED
-    seeds = [*range(options.first, options.first + jobs), *range(second, second + more)]
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    results: list[Outcome] = []
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for each in pool.map(outcome, seeds, chunksize=4):
-            results.append(each)
-            if not each.found or each.false or not each.priced:
-                print(f"seed {each.seed}, {each.kind}, {each.overlap}: added {each.added:.3g} ms, price {each.price:.3g} ms of {each.step:.4g} ms\n{each.text}", flush=True)  # fmt: skip
+    seeds = [*range(options.first, options.first + options.jobs), *range(second, second + options.more)]
     how = (
-        f"{jobs} simulated jobs, seeds from {options.first}, and {more} from {second}, of 8 to 32 ranks (TP × PP × DP) whose gradients are reduced bucket by bucket as by DDP, or whose weights are gathered a layer ahead as by FSDP, "
+        f"{options.jobs} simulated jobs, seeds from {options.first}, and {options.more} from {second}, of 8 to 32 ranks (TP × PP × DP) whose gradients are reduced bucket by bucket as by DDP, or whose weights are gathered a layer ahead as by FSDP, "
         f"over networks from fast to slower than the work; each with one fault of 8 to 40 % or none (most ranks of a stage, and three steps with a stall, from {second}), and noise of 0.5 to 3 %. "
         "The simulation (`tests/kit/simulated_jobs.py`) shares no code with what it tries; no threshold was chosen on these seeds. Intervals are Wilson's."
     )
-    return report("timeline_overlapped", "Verdicts under overlapped communication", rows(results), how=how, quick=options.quick)  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()
+    return Measured(rows(in_processes(outcome, seeds, _told)), how)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,10 +18,11 @@ import torch
 from megalens.demo import GPT, GPTConfig, TrainConfig, Trainer, load_corpus
 from megalens.demo.train import Untraced
 
-from .common import Ratio, Row, Tossed, asked, cost, ratio, report, tossed, trimmed_mean
+from .common import Tossed, in_turns, ratio, timed, tossed, trimmed_mean
+from .report import Measured, Row, benchmark, cost
 from .tracer_ways import Costs, Ways
 
-__all__ = ["main"]
+__all__ = ["tracer"]
 
 TITLES = {
     "again": "nothing, measured again (A/A)",
@@ -81,33 +83,27 @@ def _loads(cores: int) -> list[Load]:
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
-    """Measure and write ``results/tracer.json``; return the page of all results."""
-    options = asked(
-        __doc__,
-        arguments,
-        "16 steps",
-        steps=(1500, "steps of each way"),
-        loads=(3, "how many trainings, the smallest first"),
-    )
-    steps = 16 if options.quick else options.steps
+@benchmark(
+    "What tracing costs a step",
+    "16 steps",
+    steps=(1500, 16, "steps of each way"),
+    loads=(3, "how many trainings, the smallest first"),
+)
+def tracer(options: argparse.Namespace) -> Measured:
+    """What the tracer costs a training step, and where each microsecond of it goes."""
     # Ended from outside, it still wakes the processes that it has stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    steps = options.steps
     rows: list[Row] = []
-    # A hub may still close its recording.
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as runtime:
-        os.environ["MEGALENS_RUNTIME_DIR"] = runtime
-        for each in _loads(len(os.sched_getaffinity(0)))[: options.loads]:
-            rows += _rows(each, max(16, round(steps * each.share)), Path(runtime))
+    for each in _loads(len(os.sched_getaffinity(0)))[: options.loads]:
+        rows += _rows(each, max(16, round(steps * each.share)), options.folder)
     how = (
         f"One way after another; in each, {steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) with no core free, fewer of the others. Whether a step is traced or runs without any tracer is decided by chance for each, and what tracing adds to it and to the step after it is "
         "estimated in stretches of 8 steps (bench/common.py), with a 95 % bootstrap interval over stretches. With no core free, the processor time of producer and hub is added in full where nobody looks, since they then work up to a second later: that is too much rather than too little. "
         f"The baseline has {_PEER_ROUNDS} blocks of {_BLOCK} steps, each beside one without. Hubs and viewer are there for the whole run, and stopped (SIGSTOP) while another way is measured. Rows with a dot say where the time of a way goes, in microseconds of a processor a step, in blocks in which every step is traced: of the "
         f"training's other threads what is more than in a step that is not traced; of parts of the code, measured in steps of their own, what their calls take."
     )
-    return report(
-        "tracer", "What tracing costs a step", rows, how=how, quick=options.quick, facts={"steps": steps}
-    )
+    return Measured(rows, how, {"steps": steps})
 
 
 def _rows(load: Load, steps: int, folder: Path) -> list[Row]:
@@ -144,27 +140,30 @@ def _rows(load: Load, steps: int, folder: Path) -> list[Row]:
                 standing.flush()
                 time.sleep(1.5)
         notes = ways.notes()
-        rows = [
-            Row(
-                f"**{load.title}**: a step",
-                1e3 * found["again"].step,
-                "ms",
-                note="the others are relative to this",
-            )
-        ]
+        step = found["again"].step
+        rows = [Row(f"**{load.title}**: a step", 1e3 * step, "ms", note="the others are relative to this")]
         for name, each in found.items():
             # Where nobody looks they work later, and take the time of steps that are not traced as well.
             aside = each.processor if load.threads > 1 and name not in ("again", "viewed", "read") else 0.0
-            over = Ratio(*(1 + value + aside for value in (each.cost, each.low, each.high)))
+            over = each.over(aside)
             parts = [
                 f"elapsed {100 * each.cost:.2f} %, processor time of producer and hub {100 * aside:.2f} %"
             ] * int(aside > 0)
             rows.append(cost(TITLES[name], over, load.most.get(name), *parts, *notes.get(name, [])))
             rows += costs.rows(name)
             if name in ("recorded", "viewed", "statistics"):
-                rows.append(costs.told(name, found["again"].step, over))
+                rows.append(costs.told(name, step, over))
         if load.threads > 1:
-            rows.append(cost(TITLES["peer"], _blocks(trainer, ways), None))
+
+            def train(way: str) -> float:
+                with ways.way(way) as standing:
+                    trainer.step()
+                    return _time(trainer.step, _BLOCK, standing.flush)
+
+            blocks = {way: partial(train, way) for way in ("without", "peer")}
+            took = in_turns(blocks, _PEER_ROUNDS)
+            quotients = [one / other for one, other in zip(took["peer"], took["without"], strict=True)]
+            rows.append(cost(TITLES["peer"], ratio(quotients, middle=trimmed_mean), None))
     return rows
 
 
@@ -179,26 +178,11 @@ def _at_some(trainer: Trainer) -> Callable[[bool], None]:
     return step
 
 
-def _blocks(trainer: Trainer, ways: Ways) -> Ratio:
-    took: dict[str, list[float]] = {"without": [], "peer": []}
-    for _ in range(_PEER_ROUNDS):
-        for name, times in took.items():
-            with ways.way(name) as standing:
-                trainer.step()
-                times.append(_time(trainer.step, _BLOCK, standing.flush))
-    quotients = [one / other for one, other in zip(took["peer"], took["without"], strict=True)]
-    return ratio(quotients, [1.0] * len(quotients), middle=trimmed_mean)
-
-
 def _time(step: Callable[[], None], count: int, flush: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    for number in range(count):
-        if number == count - 1:
-            # As many steps are sent in a block as are trained in it: the one before it came along, its last one stays.
-            flush()
-        step()
-    return (time.perf_counter() - began) / count
+    took = timed(step, count - 1) * (count - 1)
+    # As many steps are sent in a block as are trained in it: the one before it came along, its last one stays.
+    return (took + timed(flush) + timed(step)) / count
 
 
 if __name__ == "__main__":
-    main()
+    tracer()

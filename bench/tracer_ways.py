@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -32,22 +30,13 @@ from megalens.tracer.sending.hub_link import HubLink
 from megalens.tracer.sending.producer import Producer
 from megalens.tracer.tensors.sender import LeaderSender
 
-from .common import Ratio, Row, processor_seconds
+from .children import Child, call
+from .common import Ratio, processor_seconds
 from .peer import PeerTracer
+from .recordings import FLAGS
+from .report import Row
 
 __all__ = ["Costs", "Standing", "Ways"]
-
-
-FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
-VIEWER = """
-import sys
-from megalens.runs import connect
-run = connect(sys.argv[1])
-print("attached", flush=True)
-for line in sys.stdin:
-    print(run.received_frames, flush=True)
-run.close()
-"""
 
 
 class Ways:
@@ -153,8 +142,8 @@ class Standing:
     def seconds(self) -> float:
         """Return what producer, hub and viewer have had of a processor."""
         tasks = [f"/proc/self/task/{self.producer}"] if self.producer else []
-        tasks += [task for pid in (self.hub, self.viewer) if pid for task in glob(f"/proc/{pid}/task/*")]
-        return sum(map(processor_seconds, tasks))
+        tasks += [f"/proc/{pid}/task/*" for pid in (self.hub, self.viewer) if pid]
+        return processor_seconds(*tasks)
 
 
 class _Traced(Standing):
@@ -181,9 +170,10 @@ class _Traced(Standing):
         (thread,) = (each for each in {*threading.enumerate()} - before if each.name == "megalens-producer")
         self.producer, self.hub = thread.native_id or 0, self._tracer.hub_pid or 0
         self._pids = [self.hub]
-        self._viewer: subprocess.Popen[str] | None = None
+        self._viewer: Child | None = None
         if watched:
-            self._viewer = stack.enter_context(_viewer(self._tracer.run_id))
+            self._viewer = stack.enter_context(Child(call("children:viewer", run=self._tracer.run_id)))
+            self._viewer.read()
             self.viewer = self._viewer.pid
             self._pids.append(self.viewer)
         # Its producer thread is told who looks.
@@ -241,37 +231,11 @@ class _Traced(Standing):
         return float(self._tracer.status().get("bytes_per_step", 0))
 
     def _count(self) -> int:
-        if self._viewer is None:
-            return 0
-        assert self._viewer.stdin is not None
-        assert self._viewer.stdout is not None
-        self._viewer.stdin.write("\n")
-        self._viewer.stdin.flush()
-        return int(self._viewer.stdout.readline())
+        return 0 if self._viewer is None else int(self._viewer.ask("count"))
 
     def _signal(self, number: signal.Signals) -> None:
         for pid in self._pids:
             os.kill(pid, number)
-
-
-@contextmanager
-def _viewer(run_id: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", VIEWER, run_id], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        if process.stdout.readline().strip() != "attached":
-            raise RuntimeError("The viewer could not attach.")
-        yield process
-    finally:
-        process.stdin.close()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 _PRODUCER = "megalens-producer"
@@ -325,7 +289,7 @@ class Costs:
             found["hub" if main else "recorder"] += processor_seconds(task)
             found["wake-ups"] += _switches(task)
         if standing.viewer:
-            found["viewer"] = sum(processor_seconds(task) for task in glob(f"/proc/{standing.viewer}/task/*"))
+            found["viewer"] = processor_seconds(f"/proc/{standing.viewer}/task/*")
         found["tracer"] = standing.spent_ns * 1e-9
         return found
 

@@ -52,6 +52,22 @@ def moments_row(**changes: object) -> dict[str, object]:
     return row | changes
 
 
+def _scalar(step: int, name: str, value: float, unit: str, time: float = 1.79e9) -> dict[str, object]:
+    return {"step": step, "time": time, "rank": 0, "name": name, "value": value, "unit": unit}
+
+
+def _audit(step: int, who: str, action: str, detail: str) -> list[dict[str, object]]:
+    return [{"step": step, "time": 1.79e9, "who": who, "action": action, "detail": detail}]
+
+
+_PASS: dict[str, object] = {
+    **{"step": 20, "rank": 1, "stage": 0, "chunk": 0, "micro_batch": 3},
+    **{"start": 8_123_456_789_012, "end": 8_123_457_790_345},
+    **{"device": "cuda:1", "clock": 187_649_984_473_770},
+}
+"""What memory and span say of the same pass."""
+
+
 def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int]]]:
     """Fixture name → stream, rows, header."""
     return {
@@ -94,29 +110,16 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
         "scalars": (
             "scalars",
             [
-                {"step": 7, "time": 1.79e9, "rank": 0, "name": n, "value": v, "unit": u}
-                for n, v, u in (
-                    ("loss", 2.5, "nats/byte"),
-                    ("lr", 3e-4, ""),
-                    ("grad_norm", NAN, ""),
-                    ("held_out_loss", -INF, "nats/byte"),
-                )
+                _scalar(7, "loss", 2.5, "nats/byte"),
+                _scalar(7, "lr", 3e-4, ""),
+                _scalar(7, "grad_norm", NAN, ""),
+                _scalar(7, "held_out_loss", -INF, "nats/byte"),
             ],
             {"seq": 6, "step": 7},
         ),
         "scalars-caught-up": (
             "scalars",
-            [
-                {
-                    "step": s,
-                    "time": 1.79e9 + s,
-                    "rank": 0,
-                    "name": "loss",
-                    "value": 5.0 / s,
-                    "unit": "nats/byte",
-                }
-                for s in range(1, 6)
-            ],
+            [_scalar(s, "loss", 5.0 / s, "nats/byte", 1.79e9 + s) for s in range(1, 6)],
             {"seq": 9, "step": 5, "caught_up": True, "merged": True},
         ),
         "moments": (
@@ -172,23 +175,14 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
             "memory",
             [
                 {
-                    "step": 20,
-                    "rank": 1,
-                    "stage": 0,
-                    "chunk": 0,
-                    "micro_batch": 3,
-                    "phase": phase,
-                    "name": name,
-                    "start": 8_123_456_789_012,
-                    "end": 8_123_457_790_345,
-                    "before": 6_100_000_000,
-                    "allocated": 6_900_000_000,
-                    "reserved": 9_000_000_000,
-                    "peak": peak,
-                    "limit": 85_899_345_920,
-                    "limit_of": "device",
-                    "device": "cuda:1",
-                    "clock": 187_649_984_473_770,
+                    **_PASS,
+                    **{"phase": phase, "name": name, "before": 6_100_000_000, "allocated": 6_900_000_000},
+                    **{
+                        "reserved": 9_000_000_000,
+                        "peak": peak,
+                        "limit": 85_899_345_920,
+                        "limit_of": "device",
+                    },
                 }
                 for phase, name, peak in (
                     ("forward", "layers.2", 7_200_000_000),
@@ -201,42 +195,16 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
             "spans",
             [
                 {
-                    "step": 20,
-                    "rank": 1,
-                    "stage": 0,
-                    "chunk": 0,
-                    "micro_batch": 3,
-                    "kind": "forward",
-                    "name": "layers.2.mlp",
-                    "start": 8_123_456_789_012,
-                    "end": 8_123_457_790_345,
-                    "count": 1,
-                    "blocked": 1_001_333,
-                    "bytes": 0,
-                    "group": "",
-                    "peer": -1,
-                    "sequence": -1,
-                    "device": "cuda:1",
-                    "clock": 187_649_984_473_770,
+                    **_PASS,
+                    **{"kind": "forward", "name": "layers.2.mlp", "count": 1, "blocked": 1_001_333},
+                    **{"bytes": 0, "group": "", "peer": -1, "sequence": -1},
                 },
                 {
-                    "step": 20,
-                    "rank": 1,
-                    "stage": 0,
-                    "chunk": -1,
-                    "micro_batch": -1,
-                    "kind": "collective",
-                    "name": "all_reduce",
-                    "start": 8_123_458_000_000,
-                    "end": 8_123_461_500_000,
-                    "count": 1,
-                    "blocked": 250_000,
-                    "bytes": 1_048_576,
-                    "group": "0-3,8",
-                    "peer": -1,
-                    "sequence": 41,
-                    "device": "cpu",
-                    "clock": 187_649_984_473_770,
+                    **_PASS,
+                    **{"chunk": -1, "micro_batch": -1, "device": "cpu"},
+                    **{"start": 8_123_458_000_000, "end": 8_123_461_500_000},
+                    **{"kind": "collective", "name": "all_reduce", "count": 1, "blocked": 250_000},
+                    **{"bytes": 1_048_576, "group": "0-3,8", "peer": -1, "sequence": 41},
                 },
             ],
             {"seq": 14, "step": 20},
@@ -359,33 +327,17 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
         ),
         "audit": (
             "audit",
-            [
-                {
-                    "step": 12,
-                    "time": 1.79e9,
-                    "who": "panel",
-                    "action": "configure",
-                    "detail": '{"flags":{"HiddenStates":null}}',
-                }
-            ],
+            _audit(12, "panel", "configure", '{"flags":{"HiddenStates":null}}'),
             {"seq": 10, "step": 12},
         ),
         "audit-no-step": (
             "audit",
-            [{"step": -1, "time": 1.79e9, "who": "tracer", "action": "connect", "detail": "{}"}],
+            _audit(-1, "tracer", "connect", "{}"),
             {"seq": 0, "step": -1},
         ),
         "audit-checkpoint": (
             "audit",
-            [
-                {
-                    "step": 500,
-                    "time": 1.79e9,
-                    "who": "tracer",
-                    "action": "checkpoint",
-                    "detail": '{"name": "checkpoint-500"}',
-                }
-            ],
+            _audit(500, "tracer", "checkpoint", '{"name": "checkpoint-500"}'),
             {"seq": 12, "step": 500},
         ),
     }

@@ -136,30 +136,24 @@ def message_cases() -> dict[str, dict[str, object]]:
         }
     }
     run = {"id": "20261121-120000-gpt-demo-1a2b", "name": "gpt-demo", "started": 1.79e9}
+    traced = {
+        **{"model": model, "layout": layout, "flags": flags, "compressors": COMPRESSORS},
+        **{"config": config, "versions": versions},
+    }
+    joins = {"type": "join", "protocol": "megalens.v2"}
     hello = {
-        "type": "hello",
-        "protocol": "megalens.v2",
-        "run": run,
-        "seq": 41,
-        "model": model,
-        "layout": layout,
-        "flags": flags,
-        "compressors": COMPRESSORS,
-        "config": config,
+        **{"type": "hello", "protocol": "megalens.v2", "run": run, "seq": 41},
+        **traced,
         "limits": {"max_message_bytes": 1048576, "viewer_queue_bytes": 8388608, "backlog_bytes": 67108864},
-        "versions": versions,
     }
-    announce = {
-        "type": "announce",
-        "rank": 0,
-        "run_name": "gpt-demo",
-        "model": model,
-        "layout": layout,
-        "flags": flags,
-        "compressors": COMPRESSORS,
-        "config": config,
-        "versions": versions,
+    announce = {"type": "announce", "rank": 0, "run_name": "gpt-demo", **traced}
+    perturb = {
+        "sites": {"system": {"kind": kind, "layers": "1-2", "phases": ["train"]}},
+        "seed": 7,
+        "steps": 50,
     }
+    accepted = {"type": "configured", "id": "c-1", "applied": False, "step": 1243, "config": config}
+    overhead = {"percent": 0.6, "low": 0.4, "high": 0.8}
     status = {
         "type": "status",
         "state": "training",
@@ -176,7 +170,7 @@ def message_cases() -> dict[str, dict[str, object]]:
                 }
             ],
         },
-        "overhead": {"percent": 0.6, "low": 0.4, "high": 0.8},
+        "overhead": overhead,
         "nonfinite": {"count": 3, "first": {"step": 812, "layer": 2, "flag": "MLP1_mat_mul"}},
         "dropped": {"producer": 0, "viewer": 12, "recorder": 0},
         "bytes_per_step": 43008,
@@ -186,28 +180,13 @@ def message_cases() -> dict[str, dict[str, object]]:
         "warnings": ["The hub was restarted at step 812."],
     }
     return {
-        "join-viewer": {
-            "type": "join",
-            "protocol": "megalens.v2",
-            "role": "viewer",
-            "peer": peer,
-            "since": None,
-        },
+        "join-viewer": {**joins, "role": "viewer", "peer": peer, "since": None},
         "join-again": {
-            "type": "join",
-            "protocol": "megalens.v2",
-            "role": "viewer",
-            "peer": peer | {"user": "ada"},
-            "since": 41,
-            "run": run["id"],
-            "backlog": 1048576,
+            **joins,
+            **{"role": "viewer", "peer": peer | {"user": "ada"}},
+            **{"since": 41, "run": run["id"], "backlog": 1048576},
         },
-        "join-producer": {
-            "type": "join",
-            "protocol": "megalens.v2",
-            "role": "producer",
-            "peer": {"name": "tracer", "version": "0.1.0"},
-        },
+        "join-producer": {**joins, "role": "producer", "peer": {"name": "tracer", "version": "0.1.0"}},
         "announce": announce,
         "announce-streams": announce | {"streams": {"weight_norms": WEIGHT_NORMS}},
         "hello": hello,
@@ -227,18 +206,10 @@ def message_cases() -> dict[str, dict[str, object]]:
             },
         },
         "announce-stage": {
-            "type": "announce",
-            "rank": 2,
-            "leader": 0,
-            "model": model,
-            "layout": split,
-            "flags": flags,
-            "compressors": COMPRESSORS,
+            **{"type": "announce", "rank": 2, "leader": 0, **traced, "layout": split},
             "controls": ["pause", "watched", "perturb"],
             "sites": [site],
             "statistics": {"param": 1, "activation": 100},
-            "config": config,
-            "versions": versions,
         },
         "hello-foreign": hello
         | {
@@ -252,16 +223,7 @@ def message_cases() -> dict[str, dict[str, object]]:
         "configure-controls": {
             "type": "configure",
             "id": "c-2",
-            "patch": both
-            | {
-                "perturb": {
-                    "sites": {"system": {"kind": kind, "layers": "1-2", "phases": ["train"]}},
-                    "seed": 7,
-                    "steps": 50,
-                },
-                "mode": {"paused": True, "steps": 1},
-                "budget": 1,
-            },
+            "patch": both | {"perturb": perturb, "mode": {"paused": True, "steps": 1}, "budget": 1},
         },
         "configure-disarm": {
             "type": "configure",
@@ -296,41 +258,17 @@ def message_cases() -> dict[str, dict[str, object]]:
             "id": "c-2",
             "applied": True,
             "step": 1300,
-            "config": both
-            | {
-                "perturb": {
-                    "sites": {"system": {"kind": kind, "layers": "1-2", "phases": ["train"]}},
-                    "seed": 7,
-                    "steps": 50,
-                    "until": 1349,
-                },
-                "mode": {"paused": True},
-                "budget": 1,
-            },
+            "config": both | {"perturb": perturb | {"until": 1349}, "mode": {"paused": True}, "budget": 1},
         },
-        "configured-accepted": {
-            "type": "configured",
-            "id": "c-1",
-            "applied": False,
-            "step": 1243,
-            "config": config,
-        },
-        "configured-applied": {
-            "type": "configured",
-            "id": "c-1",
-            "applied": True,
-            "step": 1243,
-            "config": config,
-            "by": peer,
-            "time": 1.79e9,
-        },
+        "configured-accepted": accepted,
+        "configured-applied": accepted | {"applied": True, "by": peer, "time": 1.79e9},
         "status-producer": {
             "type": "status",
             "state": "training",
             "step": 1242,
             "probes": {"fired": 312, "expected": 312, "missing": []},
             "compiled": {"times": 2, "again": 0},
-            "overhead": {"percent": 0.6, "low": 0.4, "high": 0.8},
+            "overhead": overhead,
         },
         "status": status,
         "status-streams": status

@@ -21,6 +21,18 @@ def _plan(
     }
 
 
+def _wrong(
+    plan: dict[str, Any],
+    code: str,
+    operation: str | None = None,
+    stage: int | None = None,
+    micro_batch: int | None = None,
+) -> dict[str, Any]:
+    """Return a plan with what is wrong with it, and where."""
+    found = {"code": code, "operation": operation, "stage": stage, "micro_batch": micro_batch}
+    return {"plan": plan, **found}
+
+
 _FIRST, _LAST = "0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"
 
 _CASES: dict[str, dict[str, Any]] = {
@@ -36,118 +48,34 @@ _CASES: dict[str, dict[str, Any]] = {
         "plan": _plan(["0F0 3F0 3B0 0B0", "1F0 2F0 2B0 1B0"], micro_batches=1, chunks=2, placement="v")
     },
     "two ways": {"plan": _plan(["0F0 3F1 3B1 0B0", "2F1 1F0 1B0 2B1"], chunks=2, placement="two_way")},
-    "a missing backward pass": {
-        "plan": _plan(["0F0 0F1 0B0", _LAST]),
-        "code": "missing",
-        "operation": "0B1",
-        "stage": 0,
-        "micro_batch": 1,
-    },
-    "a missing weight gradient": {
-        "plan": _plan([_FIRST, "1F0 1I0 1F1 1B1"]),
-        "code": "missing",
-        "operation": "1W0",
-        "stage": 1,
-        "micro_batch": 0,
-    },
-    "a missing forward pass": {
-        "plan": _plan(["0F0 0B0 0B1", _LAST]),
-        "code": "missing",
-        "operation": "0F1",
-        "stage": 0,
-        "micro_batch": 1,
-    },
-    "a doubled operation": {
-        "plan": _plan([_FIRST + " 0B1", _LAST]),
-        "code": "doubled",
-        "operation": "0B1",
-        "stage": 0,
-        "micro_batch": 1,
-    },
-    "a backward pass both whole and in parts": {
-        "plan": _plan([_FIRST + " 0I1 0W1", _LAST]),
-        "code": "doubled",
-        "operation": "0I1",
-        "stage": 0,
-        "micro_batch": 1,
-    },
-    "an operation of another stage": {
-        "plan": _plan([_FIRST + " 1F0", _LAST]),
-        "code": "misplaced",
-        "operation": "1F0",
-        "stage": 0,
-        "micro_batch": 0,
-    },
-    "a virtual stage that is not there": {
-        "plan": _plan([_FIRST + " 7F0", _LAST]),
-        "code": "unknown",
-        "operation": "7F0",
-        "stage": 0,
-        "micro_batch": 0,
-    },
-    "a micro-batch that is not there": {
-        "plan": _plan([_FIRST + " 0F2", _LAST]),
-        "code": "unknown",
-        "operation": "0F2",
-        "stage": 0,
-        "micro_batch": 2,
-    },
-    "a word that is no operation": {
-        "plan": _plan([_FIRST + " 0X1", _LAST]),
-        "code": "unknown",
-        "operation": "0X1",
-        "stage": 0,
-        "micro_batch": None,
-    },
-    "a micro-batch of the other copy": {
-        "plan": _plan(["0F1 3F0 3B0 0B1", "2F0 1F1 1B1 2B0"], chunks=2, placement="two_way"),
-        "code": "unknown",
-        "operation": "0F1",
-        "stage": 0,
-        "micro_batch": 1,
-    },
-    "a backward pass before its forward pass": {
-        "plan": _plan(["0F0 0B1 0F1 0B0", _LAST]),
-        "code": "order",
-        "operation": "0B1",
-        "stage": 0,
-        "micro_batch": 1,
-    },
-    "a weight gradient before its input gradient": {
-        "plan": _plan([_FIRST, "1F0 1W0 1I0 1F1 1B1"]),
-        "code": "order",
-        "operation": "1W0",
-        "stage": 1,
-        "micro_batch": 0,
-    },
-    "stages that wait for one another": {
-        "plan": _plan(["0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"]),
-        "code": "cycle",
-        "operation": "0B0",
-        "stage": 0,
-        "micro_batch": 0,
-    },
-    "too few stages": {
-        "plan": {**_plan([_FIRST, _LAST]), "stages": 3},
-        "code": "shape",
-        "operation": None,
-        "stage": None,
-        "micro_batch": None,
-    },
-    "an odd number of micro-batches, two ways": {
-        "plan": _plan(["0F0 3F1 3B1 0B0", "2F1 1F0 1B0 2B1"], micro_batches=3, chunks=2, placement="two_way"),
-        "code": "shape",
-        "operation": None,
-        "stage": None,
-        "micro_batch": None,
-    },
-    "three chunks, two ways": {
-        "plan": _plan([_FIRST, _LAST], chunks=3, placement="two_way"),
-        "code": "shape",
-        "operation": None,
-        "stage": None,
-        "micro_batch": None,
-    },
+    "a missing backward pass": _wrong(_plan(["0F0 0F1 0B0", _LAST]), "missing", "0B1", 0, 1),
+    "a missing weight gradient": _wrong(_plan([_FIRST, "1F0 1I0 1F1 1B1"]), "missing", "1W0", 1, 0),
+    "a missing forward pass": _wrong(_plan(["0F0 0B0 0B1", _LAST]), "missing", "0F1", 0, 1),
+    "a doubled operation": _wrong(_plan([_FIRST + " 0B1", _LAST]), "doubled", "0B1", 0, 1),
+    "a backward pass both whole and in parts": _wrong(
+        _plan([_FIRST + " 0I1 0W1", _LAST]), "doubled", "0I1", 0, 1
+    ),
+    "an operation of another stage": _wrong(_plan([_FIRST + " 1F0", _LAST]), "misplaced", "1F0", 0, 0),
+    "a virtual stage that is not there": _wrong(_plan([_FIRST + " 7F0", _LAST]), "unknown", "7F0", 0, 0),
+    "a micro-batch that is not there": _wrong(_plan([_FIRST + " 0F2", _LAST]), "unknown", "0F2", 0, 2),
+    "a word that is no operation": _wrong(_plan([_FIRST + " 0X1", _LAST]), "unknown", "0X1", 0, None),
+    "a micro-batch of the other copy": _wrong(
+        _plan(["0F1 3F0 3B0 0B1", "2F0 1F1 1B1 2B0"], chunks=2, placement="two_way"), "unknown", "0F1", 0, 1
+    ),
+    "a backward pass before its forward pass": _wrong(
+        _plan(["0F0 0B1 0F1 0B0", _LAST]), "order", "0B1", 0, 1
+    ),
+    "a weight gradient before its input gradient": _wrong(
+        _plan([_FIRST, "1F0 1W0 1I0 1F1 1B1"]), "order", "1W0", 1, 0
+    ),
+    "stages that wait for one another": _wrong(
+        _plan(["0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"]), "cycle", "0B0", 0, 0
+    ),
+    "too few stages": _wrong({**_plan([_FIRST, _LAST]), "stages": 3}, "shape"),
+    "an odd number of micro-batches, two ways": _wrong(
+        _plan(["0F0 3F1 3B1 0B0", "2F1 1F0 1B0 2B1"], micro_batches=3, chunks=2, placement="two_way"), "shape"
+    ),
+    "three chunks, two ways": _wrong(_plan([_FIRST, _LAST], chunks=3, placement="two_way"), "shape"),
 }
 
 

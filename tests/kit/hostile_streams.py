@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from recorded_run import tensor
+from recorded_run import tensor_row
 
 from megalens.protocol import segment_name, stream_schema
 
@@ -26,8 +26,7 @@ MIB = 1 << 20
 
 def tensors(rows, **columns):
     """Return rows of the stream ``tensors``, each column a list of values, or one value for all of them."""
-    usual = tensor(1, 1, "MLP1_mat_mul", "", "NoOp()", np.array([[0.5]], np.float32), source_shape=[1, 1])
-    usual |= columns
+    usual = tensor_row(**({"source_shape": [1, 1], "shape": [1, 1], "values": [0.5]} | columns))
     schema = stream_schema("tensors")
     # Repeated by their places, so that the bombs cost nothing here.
     return pa.table(

@@ -8,16 +8,17 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+from recorded_run import tensor_row
 from waiting import until as eventually  # noqa: F401
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from megalens.hub.discovery import find_hub
 from megalens.protocol import (
-    STREAMS,
     ProtocolError,
     compressor_infos,
     decode_message,
@@ -215,6 +216,19 @@ class LiveRun:
             self.config["budget"] = patch["budget"]
 
 
+@contextmanager
+def live_runs(runtime):
+    """Give what starts runs whose producer has said what can be traced; all are closed at the end."""
+    with ExitStack() as stack:
+
+        def start(*options, **named):
+            run = LiveRun(runtime, *options, **named)
+            stack.callback(run.close)
+            return run.announce()
+
+        yield start
+
+
 def tensors_frame(
     step,
     layers=(0, 1),
@@ -228,27 +242,13 @@ def tensors_frame(
     inf=0,
 ):
     """Return one frame with a row a layer."""
-    rows = [
-        {
-            "step": step,
-            "micro_batch": 0,
-            "phase": "train",
-            "pass": side,
-            "rank": rank,
-            "layer": layer,
-            "flag": flag,
-            "part": part,
-            "compressor": "NoOp()",
-            "source_shape": [1, 1, size],
-            "shape": [1, 1, size],
-            "values": [float(step if value is None else value)] * size,
-            "labels": [],
-            "nan_count": nan,
-            "inf_count": inf,
-            **STREAMS["tensors"].absent,
-        }
-        for layer in layers
-    ]
+    common = {
+        **{"step": step, "pass": side, "rank": rank, "flag": flag, "part": part},
+        **{"source_shape": [1, 1, size], "shape": [1, 1, size]},
+        "values": [float(step if value is None else value)] * size,
+        **{"nan_count": nan, "inf_count": inf},
+    }
+    rows = [tensor_row(**common, layer=layer) for layer in layers]
     return encode_frame("tensors", pa.Table.from_pylist(rows, stream_schema("tensors")), step=step)
 
 

@@ -171,26 +171,25 @@ def made_run(
     return {**files, "run.json": json.dumps(header).encode()}
 
 
-def tensor(step, layer, flag, part, compressor, values, nan=0, inf=0, **more) -> dict:
+def tensor_row(**columns: Any) -> dict[str, Any]:
+    """One row of the stream ``tensors``: of a forward pass of a training, unless its columns say else."""
     return {
-        "step": step,
-        "micro_batch": 0,
-        "phase": "train",
-        "pass": "forward",
-        "rank": 0,
-        "layer": layer,
-        "flag": flag,
-        "part": part,
-        "compressor": compressor,
-        "source_shape": [16, *values.shape[1:-1], 512],
-        "shape": list(values.shape),
-        "values": values.ravel(),
-        "labels": [],
-        "nan_count": nan,
-        "inf_count": inf,
+        **{"step": 1, "micro_batch": 0, "phase": "train", "pass": "forward", "rank": 0, "layer": 1},
+        **{"flag": "MLP1_mat_mul", "part": "", "compressor": "NoOp()", "labels": []},
+        **{"nan_count": 0, "inf_count": 0},
         **STREAMS["tensors"].absent,
-        **more,
+        **columns,
     }
+
+
+def tensor(step, layer, flag, part, compressor, values, nan=0, inf=0, **more) -> dict:
+    return tensor_row(
+        **{"step": step, "layer": layer, "flag": flag, "part": part, "compressor": compressor},
+        source_shape=[16, *values.shape[1:-1], 512],
+        shape=list(values.shape),
+        values=values.ravel(),
+        **{"nan_count": nan, "inf_count": inf, **more},
+    )
 
 
 def write(folder: Path, stream: str, rows: list[dict]) -> None:

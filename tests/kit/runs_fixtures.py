@@ -1,7 +1,9 @@
 """Real hubs with a producer each, and connected runs; all closed at the end."""
 
+from contextlib import ExitStack
+
 import pytest
-from live_run import LiveRun
+from live_run import live_runs
 
 from megalens.runs import connect
 
@@ -18,28 +20,14 @@ def runtime(tmp_path, monkeypatch):
 
 @pytest.fixture
 def live(runtime):
-    runs = []
-
-    def start(*options, **named):
-        runs.append(LiveRun(runtime, *options, **named).announce())
-        return runs[-1]
-
-    yield start
-    for run in runs:
-        run.close()
+    with live_runs(runtime) as start:
+        yield start
 
 
 @pytest.fixture
 def attach():
-    runs = []
-
-    def attach(*arguments, **named):
-        runs.append(connect(*arguments, **named))
-        return runs[-1]
-
-    yield attach
-    for run in runs:
-        run.close()
+    with ExitStack() as stack:
+        yield lambda *arguments, **named: stack.enter_context(connect(*arguments, **named))
 
 
 @pytest.fixture

@@ -51,16 +51,9 @@ class Shape:
 
     def alone(self) -> Shape:
         """The same model in one process."""
+        sizes = ("layers", "hidden", "heads", "groups", "swiglu", "experts")
         return Shape(
-            self.layers,
-            self.hidden,
-            self.heads,
-            self.groups,
-            self.swiglu,
-            self.experts,
-            tied=self.tied,
-            shared_expert=self.shared_expert,
-            predictors=self.predictors,
+            **{each: getattr(self, each) for each in (*sizes, "tied", "shared_expert", "predictors")}
         )
 
 

@@ -9,23 +9,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .training import Training
+from .training import Net, Training
 
 __all__ = ["Encoding", "InTurns", "Lengthening", "Mixing", "Probing", "Recurrent", "Regressing", "Searching"]
 
 _READ = 12
 
 
-class _Recurrent(nn.Module):
+class _Recurrent(Net):
     def __init__(self, hidden: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(256, 16)
         self.cell = nn.GRU(16, hidden, batch_first=True)
         self.head = nn.Linear(hidden, 256)
-
-    def loss(self, ids: Tensor) -> Tensor:
-        found: Tensor = self(ids)
-        return found
 
     def forward(self, ids: Tensor) -> Tensor:
         states, _ = self.cell(self.embedding(ids[:, :-1]))
@@ -36,12 +32,10 @@ class _Recurrent(nn.Module):
 class Recurrent(Training):
     """A gated recurrent network that reads text."""
 
-    def made(self) -> Any:
-        """Return the network."""
-        return _Recurrent(self.hidden)
+    network = _Recurrent
 
 
-class _Regression(nn.Module):
+class _Regression(Net):
     """Learns a smooth function of twelve numbers, with noise."""
 
     def __init__(self, hidden: int, norm: bool) -> None:
@@ -49,10 +43,6 @@ class _Regression(nn.Module):
         self.fc1, self.fc2 = nn.Linear(_READ, hidden), nn.Linear(hidden, hidden)
         self.norm = nn.BatchNorm1d(hidden) if norm else nn.Identity()
         self.head = nn.Linear(hidden, 1)
-
-    def loss(self, ids: Tensor) -> Tensor:
-        found: Tensor = self(ids)
-        return found
 
     def forward(self, ids: Tensor) -> Tensor:
         x = ids[:, :_READ].float() / 64 - 1
@@ -74,17 +64,13 @@ class Regressing(Training):
         return _Regression(self.hidden, self.norm)
 
 
-class _Encoder(nn.Module):
+class _Encoder(Net):
     """Gives back what it was given, through a narrow layer."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
         self.into = nn.Sequential(nn.Linear(_READ, hidden), nn.Tanh(), nn.Linear(hidden, 4))
         self.back = nn.Sequential(nn.Linear(4, hidden), nn.Tanh(), nn.Linear(hidden, _READ))
-
-    def loss(self, ids: Tensor) -> Tensor:
-        found: Tensor = self(ids)
-        return found
 
     def forward(self, ids: Tensor) -> Tensor:
         x = ids[:, :_READ].float() / 64 - 1
@@ -96,10 +82,7 @@ class Encoding(Training):
     """An autoencoder."""
 
     batch: int = 64
-
-    def made(self) -> Any:
-        """Return the network."""
-        return _Encoder(self.hidden)
+    network = _Encoder
 
 
 @dataclass

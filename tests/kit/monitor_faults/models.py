@@ -13,14 +13,15 @@ from torch.nn import functional
 
 from megalens.demo.model import GPT, GPTConfig
 
-from .training import AT, SEQUENCE, Fault, Training
+from .reaching import reach
+from .training import AT, SEQUENCE, Fault, Net, Training
 
 __all__ = ["FAULTS", "Classifying", "Dropping", "Experts", "Half", "Tied"]
 
 _READ, _CLASSES = 12, 6
 
 
-class _Classifier(nn.Module):
+class _Classifier(Net):
     """Tells from bytes what kind of byte comes next: a letter of one of three sorts, a space, a digit, or another."""
 
     kinds: Tensor
@@ -38,11 +39,6 @@ class _Classifier(nn.Module):
         self.head = nn.Linear(hidden, _CLASSES)
         self.labels_shuffled = False
 
-    def loss(self, ids: Tensor) -> Tensor:
-        """Return the cross entropy."""
-        found: Tensor = self(ids)
-        return found
-
     def forward(self, ids: Tensor) -> Tensor:
         """Return the loss."""
         hidden = functional.relu(self.fc1(self.embedding(ids[:, :_READ]).flatten(1)))
@@ -57,10 +53,7 @@ class Classifying(Training):
     """A classifier with two hidden layers."""
 
     batch: int = 128
-
-    def made(self) -> Any:
-        """Return the classifier."""
-        return _Classifier(self.hidden)
+    network = _Classifier
 
 
 class _MoE(nn.Module):
@@ -151,17 +144,11 @@ class Dropping(Training):
         return model
 
 
-def _weights(change: Any, *, once: bool = True) -> Any:
-    def reach(training: Training, where: str) -> None:
-        if where == "weights" and (training.step == AT if once else training.step >= AT):
-            with torch.no_grad():
-                change(training.model)
-
-    return reach
+def _weights(change: Any, last: int | None = AT) -> Any:
+    return reach("weights", lambda training: change(training.model), last=last)
 
 
-def _data(change: Any) -> Any:
-    return lambda training, where: change(training) if where == "data" and training.step >= AT else None
+_data = partial(reach, "data")
 
 
 def _to_one_expert(model: Any) -> None:
@@ -172,8 +159,6 @@ def _to_one_expert(model: Any) -> None:
 
 
 def _overflow_gradient(training: Training) -> None:
-    if training.step < AT:
-        return
     weight = training.weight("blocks.1.mlp.fc1.weight")
     weight.register_hook(lambda gradient: (gradient * 2.0**40).half().float() / 2.0**40)
 
@@ -190,7 +175,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("classifier: shuffled labels", _data(lambda t: setattr(t.model, "labels_shuffled", True)), training=partial(Classifying, rate=5e-3)),
     Fault("classifier: all labels one class", _data(_one_class), training=Classifying),
     Fault("classifier: NaN in a weight", _weights(lambda m: m.fc2.weight.view(-1)[:1].fill_(math.nan)), module="fc2", direction="update", value=True, training=Classifying),
-    Fault("classifier: dead layer", _weights(lambda m: m.fc1.bias.fill_(-100.0), once=False), module="fc1", direction="update", value=True, training=Classifying),
+    Fault("classifier: dead layer", _weights(lambda m: m.fc1.bias.fill_(-100.0), last=None), module="fc1", direction="update", value=True, training=Classifying),
     Fault("classifier: learning rate × 30", _data(lambda t: setattr(t, "scale", 30.0)), direction="optimizer update", training=Classifying),
     Fault("experts: all tokens to one expert", _weights(_to_one_expert), module="blocks.0.mlp.router blocks.0.norm2", direction="update", training=Experts),
     Fault("experts: a router 30 times as sharp", _weights(lambda m: m.blocks[1].mlp.router.weight.mul_(30)), module="blocks.1.mlp.router", direction="update", training=Experts),

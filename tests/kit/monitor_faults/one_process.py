@@ -8,88 +8,40 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
+from .reaching import Change, flip, in_gradient, in_output, put, reach
 from .training import AT, Fault, Training
 
 __all__ = ["FAULTS"]
 
-
-def _flip(bit: int) -> Callable[[Tensor], None]:
-    def flip(values: Tensor) -> None:
-        flat = values.view(-1)
-        flat[:1].view(torch.int32).bitwise_xor_(1 << bit)
-
-    return flip
-
-
-def _put(value: float) -> Callable[[Tensor], None]:
-    return lambda values: values.view(-1)[:1].fill_(value)
-
-
-_VALUES: dict[str, Callable[[Tensor], Any]] = {
-    "NaN": _put(math.nan),
-    "infinity": _put(math.inf),
-    "flipped bit 30": _flip(30),
+_VALUES: dict[str, Change] = {
+    "NaN": put(math.nan),
+    "infinity": put(math.inf),
+    "flipped bit 30": flip(30),
     "zeros": lambda values: values.zero_(),
 }
+_once = partial(reach, last=AT)
 _MODULES = ("blocks.0.mlp.fc1", "blocks.1.attention.qkv", "blocks.2.mlp.fc2")
 
 
 def _value_faults() -> Iterator[Fault]:
     for module in _MODULES:
+        name, found = f"{module}.weight", {"module": module, "value": True}
         for word, change in _VALUES.items():
-
-            def forward(training: Training, module: str = module, change: Any = change) -> None:
-                def spoil(_: nn.Module, given: Any, output: Tensor) -> Tensor:
-                    if training.step == AT:
-                        output = output.clone()
-                        with torch.no_grad():
-                            change(output)
-                    return output
-
-                training.model.get_submodule(module).register_forward_hook(spoil)
-
-            def backward(training: Training, module: str = module, change: Any = change) -> None:
-                def spoil(gradient: Tensor) -> Tensor:
-                    gradient = gradient.clone()
-                    if training.step == AT:
-                        change(gradient)
-                    return gradient
-
-                training.weight(f"{module}.weight").register_hook(spoil)
-
-            def weights(training: Training, where: str, module: str = module, change: Any = change) -> None:
-                if where == "weights" and training.step == AT:
-                    change(training.weight(f"{module}.weight").data)
-
+            weight = _once("weights", lambda t, name=name, change=change: change(t.weight(name).data))
             yield Fault(
                 f"{word} in the output of {module}",
-                begin=forward,
-                module=module,
+                begin=in_output(module, change),
                 direction="forward",
-                value=True,
+                **found,
             )
             yield Fault(
                 f"{word} in the gradient of {module}",
-                begin=backward,
-                module=module,
+                begin=in_gradient(name, change),
                 direction="reduction",
-                value=True,
+                **found,
             )
-            yield Fault(
-                f"{word} in the weight of {module}", weights, module=module, direction="update", value=True
-            )
-
-
-def _from(
-    where: str, change: Callable[[Training], Any], *, once: bool = False
-) -> Callable[[Training, str], None]:
-    def reach(training: Training, here: str) -> None:
-        if here == where and (training.step == AT if once else training.step >= AT):
-            change(training)
-
-    return reach
+            yield Fault(f"{word} in the weight of {module}", weight, direction="update", **found)
 
 
 def _group(**settings: Any) -> Callable[[Training], None]:
@@ -101,11 +53,11 @@ def _scaled(name: str, factor: float) -> Callable[[Training], Any]:
 
 
 def _outlier(module: str) -> Callable[[Training], Any]:
-    def put(training: Training) -> None:
+    def outlie(training: Training) -> None:
         values = training.weight(f"{module}.weight").data
         values.view(-1)[0] = 16 * values.abs().max()
 
-    return put
+    return outlie
 
 
 def _held(training: Training, where: str) -> None:
@@ -140,32 +92,32 @@ _QKV, _FC1 = "blocks.1.attention.qkv.weight", "blocks.1.mlp.fc1.weight"
 FAULTS: tuple[Fault, ...] = (
     *_value_faults(),
     *(
-        Fault(f"a value of the weight of {module} sixteen times the largest", _from("weights", _outlier(module), once=True), module=module, direction="update", value=True)
+        Fault(f"a value of the weight of {module} sixteen times the largest", _once("weights", _outlier(module)), module=module, direction="update", value=True)
         for module in _MODULES
     ),
     *(
-        Fault(f"beta {betas} from step {AT} on", _from("update", _group(betas=betas)), direction="optimizer")
+        Fault(f"beta {betas} from step {AT} on", reach("update", _group(betas=betas)), direction="optimizer")
         for betas in ((0.0, 0.95), (0.9, 0.5), (0.999, 0.9999), (0.5, 0.95))
     ),
     Fault("beta2 0.5 from the first step on", begin=_group(betas=(0.9, 0.5)), direction="optimizer", first=1),
     Fault("beta1 0 from the first step on", begin=_group(betas=(0.0, 0.95)), direction="optimizer", first=1),
-    Fault("lost optimizer state", _from("update", lambda t: t.optimizer.state.clear(), once=True), direction="optimizer"),
+    Fault("lost optimizer state", _once("update", lambda t: t.optimizer.state.clear()), direction="optimizer"),
     Fault("eps 0", begin=_group(eps=0.0), module="embedding", direction="update", first=1, value=True),
-    Fault("resumed at the first step of the schedule", _from("data", _set("begun_again", AT)), direction="optimizer update"),
-    Fault("no clipping", _from("data", _set("clip", 0.0)), begin=_tight, direction="optimizer"),
-    Fault("learning rate × 10", _from("data", _set("scale", 10.0)), direction="optimizer"),
-    Fault("learning rate × 100", _from("data", _set("scale", 100.0)), direction="optimizer"),
-    Fault("weight decay 100", _from("update", _group(weight_decay=100.0)), direction="update"),
-    Fault("gradient ascent", _from("data", _set("upside_down", True))),
+    Fault("resumed at the first step of the schedule", reach("data", _set("begun_again", AT)), direction="optimizer update"),
+    Fault("no clipping", reach("data", _set("clip", 0.0)), begin=_tight, direction="optimizer"),
+    Fault("learning rate × 10", reach("data", _set("scale", 10.0)), direction="optimizer"),
+    Fault("learning rate × 100", reach("data", _set("scale", 100.0)), direction="optimizer"),
+    Fault("weight decay 100", reach("update", _group(weight_decay=100.0)), direction="update"),
+    Fault("gradient ascent", reach("data", _set("upside_down", True))),
     Fault("one batch again and again", _again),
-    Fault("broken tokenizer", _from("data", lambda t: setattr(t, "ids", (t.ids * 7 + 13) % 256))),
-    Fault("shuffled tokens", _from("data", _shuffled), training=partial(Training, rate=5e-3, batch=32)),
-    Fault("one token only", _from("data", lambda t: t.ids.fill_(65))),
-    Fault("half of the batch dropped", _from("data", lambda t: setattr(t, "ids", t.ids[: t.batch // 2]))),
-    Fault("one of eight parts dropped", _from("data", lambda t: setattr(t, "ids", t.ids[: t.batch * 7 // 8]))),
+    Fault("broken tokenizer", reach("data", lambda t: setattr(t, "ids", (t.ids * 7 + 13) % 256))),
+    Fault("shuffled tokens", reach("data", _shuffled), training=partial(Training, rate=5e-3, batch=32)),
+    Fault("one token only", reach("data", lambda t: t.ids.fill_(65))),
+    Fault("half of the batch dropped", reach("data", lambda t: setattr(t, "ids", t.ids[: t.batch // 2]))),
+    Fault("one of eight parts dropped", reach("data", lambda t: setattr(t, "ids", t.ids[: t.batch * 7 // 8]))),
     Fault("a frozen weight", _held, module="blocks.1.mlp.fc1", direction="update"),
     Fault("a weight that begins ten times too large", begin=_scaled(_FC1, 10), module="blocks.1.mlp.fc1", first=1),
     Fault("a weight that begins ten times too small", begin=_scaled(_FC1, 0.1), module="blocks.1.mlp.fc1", first=1),
-    Fault("attention that sees one position", _from("weights", _scaled(_QKV, 30), once=True), module="blocks.1.attention.qkv", direction="update"),
-    Fault("a weight doubled at each step", _from("weights", _scaled(_FC1, 2)), module="blocks.1.mlp.fc1", direction="update"),
+    Fault("attention that sees one position", _once("weights", _scaled(_QKV, 30)), module="blocks.1.attention.qkv", direction="update"),
+    Fault("a weight doubled at each step", reach("weights", _scaled(_FC1, 2)), module="blocks.1.mlp.fc1", direction="update"),
 )  # fmt: skip

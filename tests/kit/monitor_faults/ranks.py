@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from megalens.demo.model import GPT, GPTConfig
 from megalens.demo.train import Windows, load_corpus
 
 from .judging import Verdict, false_by_step, verdict_of
+from .reaching import flip, in_gradient, in_output, put, reach
 from .training import Fault, PeerRules
 
 __all__ = ["FAULTS", "RanksFault", "healthy", "trained", "verdicts"]
@@ -61,10 +64,10 @@ class _Replica:
 
     def __post_init__(self) -> None:
         torch.manual_seed(0)
-        self.inner = GPT(GPTConfig(256, 2, 24, 2, sequence=SEQUENCE))
+        self.model = GPT(GPTConfig(256, 2, 24, 2, sequence=SEQUENCE))
 
     def weight(self, name: str) -> nn.Parameter:
-        return dict(self.inner.named_parameters())[name]
+        return dict(self.model.named_parameters())[name]
 
     def reduced(self, bucket: Any) -> Any:
         """Average a bucket over the ranks, or what the fault makes of it."""
@@ -87,7 +90,7 @@ class _Replica:
         if fault and fault.who in (-1, self.rank):
             fault.begin(self)  # type: ignore[arg-type]
         peer = PeerRules()
-        model = DistributedDataParallel(self.inner)
+        model = DistributedDataParallel(self.model)
         # torch refuses annotations that are texts.
         model.register_comm_hook(None, lambda state, bucket: self.reduced(bucket))
         self.optimizer = torch.optim.AdamW(model.parameters(), 1e-3, betas=(0.9, 0.95), weight_decay=0.1)
@@ -117,13 +120,9 @@ class _Replica:
         return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()) / self.parts
 
 
-def _from(where: str, change: Callable[[Any], Any], *, once: bool = False) -> Any:
-    def reach(training: Any, here: str) -> None:
-        if here == where and (training.step == AT if once else training.step >= AT):
-            with torch.no_grad():
-                change(training)
-
-    return reach
+_reach = partial(reach, first=AT)
+_once = partial(reach, first=AT, last=AT)
+_in_output, _in_gradient = partial(in_output, at=AT), partial(in_gradient, at=AT)
 
 
 def _given(what: str, *, once: bool = False) -> Any:
@@ -136,46 +135,11 @@ def _given(what: str, *, once: bool = False) -> Any:
 
 def _stale(training: Any, where: str) -> None:
     if training.step == AT and where == "update":
-        training.last = {name: each.detach().clone() for name, each in training.inner.named_parameters()}
+        training.last = {name: each.detach().clone() for name, each in training.model.named_parameters()}
     elif training.step == AT and where == "weights":
         with torch.no_grad():
-            for name, each in training.inner.named_parameters():
+            for name, each in training.model.named_parameters():
                 each.copy_(training.last[name])
-
-
-def _spoilt(change: Callable[[torch.Tensor], Any], module: str) -> Callable[[Any], None]:
-    def begin(training: Any) -> None:
-        def spoil(_: nn.Module, given: Any, output: torch.Tensor) -> torch.Tensor:
-            if training.step == AT:
-                output = output.clone()
-                with torch.no_grad():
-                    change(output)
-            return output
-
-        training.inner.get_submodule(module).register_forward_hook(spoil)
-
-    return begin
-
-
-def _spoilt_gradient(change: Callable[[torch.Tensor], Any], name: str) -> Callable[[Any], None]:
-    def begin(training: Any) -> None:
-        def spoil(gradient: torch.Tensor) -> torch.Tensor:
-            gradient = gradient.clone()
-            if training.step == AT:
-                change(gradient)
-            return gradient
-
-        training.weight(name).register_hook(spoil)
-
-    return begin
-
-
-def _first(value: float) -> Callable[[torch.Tensor], Any]:
-    return lambda values: values.view(-1)[:1].fill_(value)
-
-
-def _flip(values: torch.Tensor) -> None:
-    values.data.view(-1)[:1].view(torch.int32).bitwise_xor_(1 << 30)
 
 
 _FC1, _QKV = "blocks.1.mlp.fc1", "blocks.0.attention.qkv"
@@ -190,17 +154,17 @@ FAULTS: tuple[RanksFault, ...] = (
     RanksFault("gradients reduced in half precision overflow on 2", _given("half precision"), direction="reduction", value=True),
     RanksFault("stale replica on rank 1 of 2", _stale, direction="update", rank=1, who=1),
     RanksFault("stale replica on rank 3 of 4", _stale, direction="update", rank=3, who=3, ranks=4),
-    RanksFault("flipped bit in a weight of rank 1 of 2", _from("weights", lambda t: _flip(t.weight(f"{_FC1}.weight")), once=True), module=_FC1, direction="update", rank=1, who=1, value=True),
-    RanksFault("a weight of rank 2 of 3 is off by one part in a thousand", _from("weights", lambda t: t.weight(f"{_QKV}.weight").mul_(1.001), once=True), module=_QKV, direction="update", rank=2, who=2, ranks=3, value=True),
-    RanksFault("NaN in an output of rank 1 of 2", begin=_spoilt(_first(float("nan")), _FC1), module=_FC1, direction="forward", rank=1, who=1, value=True),
-    RanksFault("infinity in an output of rank 2 of 3", begin=_spoilt(_first(float("inf")), _QKV), module=_QKV, direction="forward", rank=2, who=2, ranks=3, value=True),
-    RanksFault("output of zeros on rank 1 of 3", begin=_spoilt(lambda v: v.zero_(), _FC1), module=_FC1, direction="forward", rank=1, who=1, ranks=3, value=True),
-    RanksFault("NaN in a gradient of rank 1 of 2, before the reduction", begin=_spoilt_gradient(_first(float("nan")), f"{_FC1}.weight"), module=_FC1, direction="backward reduction", rank=1, who=1, value=True),
-    RanksFault("micro-batch dropped on rank 1 of 2", _from("data", lambda t: setattr(t, "ids", t.ids[: BATCH // 2])), direction="forward", rank=1, who=1),
-    RanksFault("a quarter of the batch dropped on rank 2 of 3", _from("data", lambda t: setattr(t, "ids", t.ids[: 3 * BATCH // 4])), direction="forward", rank=2, who=2, ranks=3),
-    RanksFault("broken tokenizer on rank 1 of 3", _from("data", lambda t: setattr(t, "ids", (t.ids * 7 + 13) % 256)), rank=1, who=1, ranks=3),
-    RanksFault("learning rate × 10 on rank 1 of 2", _from("data", lambda t: t.optimizer.param_groups[0].update(lr=1e-2)), direction="optimizer update", rank=1, who=1),
-    RanksFault("lost optimizer state on rank 1 of 2", _from("update", lambda t: t.optimizer.state.clear(), once=True), direction="optimizer update", rank=1, who=1),
+    RanksFault("flipped bit in a weight of rank 1 of 2", _once("weights", lambda t: flip(30)(t.weight(f"{_FC1}.weight"))), module=_FC1, direction="update", rank=1, who=1, value=True),
+    RanksFault("a weight of rank 2 of 3 is off by one part in a thousand", _once("weights", lambda t: t.weight(f"{_QKV}.weight").mul_(1.001)), module=_QKV, direction="update", rank=2, who=2, ranks=3, value=True),
+    RanksFault("NaN in an output of rank 1 of 2", begin=_in_output(_FC1, put(math.nan)), module=_FC1, direction="forward", rank=1, who=1, value=True),
+    RanksFault("infinity in an output of rank 2 of 3", begin=_in_output(_QKV, put(math.inf)), module=_QKV, direction="forward", rank=2, who=2, ranks=3, value=True),
+    RanksFault("output of zeros on rank 1 of 3", begin=_in_output(_FC1, lambda v: v.zero_()), module=_FC1, direction="forward", rank=1, who=1, ranks=3, value=True),
+    RanksFault("NaN in a gradient of rank 1 of 2, before the reduction", begin=_in_gradient(f"{_FC1}.weight", put(math.nan)), module=_FC1, direction="backward reduction", rank=1, who=1, value=True),
+    RanksFault("micro-batch dropped on rank 1 of 2", _reach("data", lambda t: setattr(t, "ids", t.ids[: BATCH // 2])), direction="forward", rank=1, who=1),
+    RanksFault("a quarter of the batch dropped on rank 2 of 3", _reach("data", lambda t: setattr(t, "ids", t.ids[: 3 * BATCH // 4])), direction="forward", rank=2, who=2, ranks=3),
+    RanksFault("broken tokenizer on rank 1 of 3", _reach("data", lambda t: setattr(t, "ids", (t.ids * 7 + 13) % 256)), rank=1, who=1, ranks=3),
+    RanksFault("learning rate × 10 on rank 1 of 2", _reach("data", lambda t: t.optimizer.param_groups[0].update(lr=1e-2)), direction="optimizer update", rank=1, who=1),
+    RanksFault("lost optimizer state on rank 1 of 2", _once("update", lambda t: t.optimizer.state.clear()), direction="optimizer update", rank=1, who=1),
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from megalens.instruments.monitor.rule import Alarm
 from megalens.instruments.monitor.training_monitor import TrainerMonRules
 from megalens.protocol import StepReadings
 
-__all__ = ["AFTER", "AT", "SEQUENCE", "Fault", "PeerRules", "Training"]
+__all__ = ["AFTER", "AT", "SEQUENCE", "Fault", "Net", "PeerRules", "Training"]
 
 AT, AFTER, SEQUENCE = 80, 40, 24
 
@@ -37,6 +37,15 @@ class PeerRules(TrainerMonRules):
         if super().__call__(step, before):
             self.steps.add(step.step)
         return []
+
+
+class Net(nn.Module):
+    """A model that gives its loss."""
+
+    def loss(self, ids: Tensor) -> Tensor:
+        """Return the loss of a batch."""
+        found: Tensor = self(ids)
+        return found
 
 
 @dataclass
@@ -72,6 +81,8 @@ class Training:
     """What a fault keeps from step to step."""
     peer: PeerRules = field(default_factory=PeerRules)
     model: Any = field(init=False)
+    network: ClassVar[Callable[[int], Net] | None] = None
+    """Takes the hidden size, and makes another model than a GPT."""
 
     def __post_init__(self) -> None:
         torch.manual_seed(self.seed)
@@ -88,6 +99,8 @@ class Training:
 
     def made(self) -> Any:
         """Return the model: a module with ``loss(ids)``."""
+        if self.network is not None:
+            return type(self).network(self.hidden)
         return GPT(GPTConfig(256, self.layers, self.hidden, 2, sequence=SEQUENCE))
 
     def learn(self) -> Tensor:

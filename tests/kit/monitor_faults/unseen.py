@@ -13,27 +13,23 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .models import Classifying, Dropping, Experts, Tied
-from .training import AFTER, AT, Fault, Training
+from .reaching import reach
+from .training import AFTER, AT, Fault, Net, Training
 
 __all__ = ["CHOSEN", "JUDGED", "Seeing", "faults_in"]
 
 
-class _Vision(nn.Module):
+class _Vision(Net):
     """Tells stripes of four directions in noise, by two convolutions, each with a batch norm that takes its bias away."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: int) -> None:
         super().__init__()
         self.convs = nn.ModuleList((nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1)))
         self.norms = nn.ModuleList((nn.BatchNorm2d(8), nn.BatchNorm2d(16)))
         self.head = nn.Linear(16, 4)
 
-    def loss(self, ids: Tensor) -> Tensor:
-        """Return the cross entropy of pictures that the ids choose."""
-        found: Tensor = self(ids)
-        return found
-
     def forward(self, ids: Tensor) -> Tensor:
-        """Return the loss."""
+        """Return the cross entropy of pictures that the ids choose."""
         labels = ids[:, 0] % 4
         at = torch.arange(8.0)
         phase = ids[:, 1, None, None].float()
@@ -52,10 +48,7 @@ class Seeing(Training):
     """A small convolutional network."""
 
     batch: int = 64
-
-    def made(self) -> Any:
-        """Return the network."""
-        return _Vision()
+    network = _Vision
 
 
 def _matrices(model: nn.Module) -> list[str]:
@@ -83,15 +76,6 @@ def _norm(model: nn.Module) -> str:
 
 Change = Callable[[Training, str], Any]
 """Takes the training and the name of the tensor."""
-
-
-def _reach(where: str, change: Change, last: int | None, pick: Callable[[nn.Module], str]) -> Any:
-    def reach(training: Training, here: str) -> None:
-        if here == where and training.step >= AT and (last is None or training.step <= last):
-            with torch.no_grad():
-                change(training, pick(training.model))
-
-    return reach
 
 
 def _scaled(factor: float) -> Change:
@@ -199,6 +183,10 @@ _KINDS: tuple[tuple[str, str, str, Any, int | None, Any], ...] = (
 )  # fmt: skip
 
 
+def _of(change: Change, pick: Callable[[nn.Module], str]) -> Callable[[Training], Any]:
+    return lambda training: change(training, pick(training.model))
+
+
 def faults_in(host: Callable[..., Training], word: str) -> Iterator[Fault]:
     """Give every kind of fault in one training."""
     model = host().made()
@@ -211,13 +199,13 @@ def faults_in(host: Callable[..., Training], word: str) -> Iterator[Fault]:
             module = f"{module} {_other(model, chosen).rpartition('.')[0]}"
         yield Fault(
             f"{word}: {name}",
-            _reach(where, change, last, pick or _inner),
+            reach(where, _of(change, pick or _inner), last=last),
             module=module,
             direction=direction,
             training=partial(host, **late),
         )
-    for name, reach in (("the same batch twice", _twice), ("the same ten batches again and again", _ten)):
-        yield Fault(f"{word}: {name}", reach, training=host)
+    for name, again in (("the same batch twice", _twice), ("the same ten batches again and again", _ten)):
+        yield Fault(f"{word}: {name}", again, training=host)
 
 
 def _named(*hosts: tuple[str, Callable[..., Training]]) -> tuple[Fault, ...]:

@@ -1,28 +1,32 @@
-"""One process of a pipeline that is measured: runs the cases of a file, and the first one writes what came of them."""
+"""One process of a pipeline or of a split training that is measured; the first one writes what came of it."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import statistics
-import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.utils.checkpoint import checkpoint
 
 import megalens
 from megalens.demo.model import Block, GPTConfig
 from megalens.instruments.pipeline import DynamicSchedule
 from megalens.instruments.pipeline.plan_type import Placement
+from megalens.instruments.pipeline.split import SplitLayout, SplitTraining
 from megalens.instruments.pipeline.stages.link import Link
 from megalens.tracer import Place
 
-__all__ = ["KeptBytes", "TimedStage"]
+__all__ = ["orders", "split"]
 
 WIDTH = 8
 _SIZES = GPTConfig(hidden=256, sequence=128)
@@ -96,12 +100,69 @@ class TimedStage(nn.Module):
         return result
 
 
-def main() -> None:
-    """Run the cases of the file that is the first argument; ``argv[2]`` is where rank 0 writes."""
+def _begun() -> tuple[int, int]:
+    """Join the group that the launcher names; return this process's rank, and how many there are."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo")
-    job = json.loads(Path(sys.argv[1]).read_text())
-    rank, world = distributed.get_rank(), distributed.get_world_size()
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def _traced(case: dict[str, Any], modules: list[nn.Module], place: Place) -> Any:
+    """Return a tracer that records where the case says so."""
+    if not case.get("record"):
+        return None
+    return megalens.trace(
+        nn.ModuleList(modules),
+        timeline="phases",
+        record=case["record"],
+        adapter=megalens.adapters.Adapter(layer="{i}"),
+        place=place,
+    )
+
+
+def _stage_place(rank: int, world: int) -> Place:
+    return Place(rank, pp=rank, tp_ranks=(rank,), world_size=world, pp_size=world)
+
+
+def _together(step: Callable[[], None], tracer: Any) -> float:
+    """Take a step; return the seconds from its beginning on the first process to its end on the last one."""
+    distributed.barrier()
+    began = time.perf_counter()
+    with tracer.step() if tracer is not None else nullcontext():
+        step()
+    # All processes are on one machine and read one clock.
+    both: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(both, (began, time.perf_counter()))
+    return max(each[1] for each in both) - min(each[0] for each in both)
+
+
+def _layers(count: int) -> nn.Module:
+    return nn.Sequential(*(Block(_SIZES) for _ in range(count)))
+
+
+def _batch(rows: int, message: int | None) -> tuple[Tensor, Tensor]:
+    """Return inputs, for layers of a GPT or of so many bytes, and targets."""
+    shape = (_SIZES.sequence, _SIZES.hidden) if message is None else (max(1, message // (4 * WIDTH)), WIDTH)
+    return torch.randn(rows, *shape), torch.randn(rows, 1, 1)
+
+
+def _loss(output: Tensor, target: Tensor) -> Tensor:
+    return (output * target).mean()
+
+
+def _closed(tracer: Any, close: Callable[[], None]) -> str | None:
+    """End a training; return where it was recorded."""
+    distributed.barrier()
+    folder = None if tracer is None else str(tracer.folder)
+    if tracer is not None:
+        tracer.close()
+    close()
+    return folder
+
+
+def orders(job: dict[str, Any], out: str) -> None:
+    """Run pipelines in the orders of a job's blocks; rank 0 writes what came of each."""
+    rank, world = _begun()
     found = []
     for block in job["blocks"]:
         # All ways of a block are ready before the first is measured, and take turns.
@@ -111,10 +172,9 @@ def main() -> None:
         for _ in range(block.get("rounds", 1)):
             for way in rng.sample(ways, len(ways)):
                 way.run(block["steps"])
-        for way in ways:
-            found.append(way.close(world))
+        found += [way.close(world) for way in ways]
     if rank == 0:
-        Path(sys.argv[2]).write_text(json.dumps(found))
+        Path(out).write_text(json.dumps(found))
     distributed.barrier()
     distributed.destroy_process_group()
 
@@ -123,9 +183,7 @@ class _Way:
     def __init__(self, case: dict[str, Any], rank: int, world: int, delay: Any) -> None:
         self.case, self.rank = case, rank
         layout = Placement(case["placement"], world, case["chunks"], case["micro_batches"])
-        count = layout.virtual_stages
-        parts = world if case["placement"] == "two_way" else count
-        self.layout = layout
+        parts = layout.virtual_stages
 
         def share(values: list[float], part: int) -> float:
             each = len(values) // parts
@@ -133,32 +191,21 @@ class _Way:
 
         held = layout.held_by(rank)
         modules: list[nn.Module] = [
-            nn.Sequential(*(Block(_SIZES) for _ in range(case["layers"] // parts)))
+            _layers(case["layers"] // parts)
             if "layers" in case
             else TimedStage(
-                share(case["forward"], v % parts),
-                share(case["input"], v % parts),
-                share(case["weight"], v % parts),
-                case["kept"] // parts,
+                *(share(case[what], v) for what in ("forward", "input", "weight")), case["kept"] // parts
             )
             for v in held
         ]
         self.first = any(layout.is_first(v) for v in held)
         self.last = any(layout.is_last(v) for v in held)
-        self.tracer = None
-        if case.get("record"):
-            self.tracer = megalens.trace(
-                nn.ModuleList(modules),
-                timeline="phases",
-                record=case["record"],
-                adapter=megalens.adapters.Adapter(layer="{i}"),
-                place=Place(rank, pp=rank, tp_ranks=(rank,), world_size=world, pp_size=world),
-            )
+        self.tracer = _traced(case, modules, _stage_place(rank, world))
         self.schedule = DynamicSchedule(
             modules,
             case["micro_batches"],
             case["order"],
-            lambda output, target: (output * target).mean(),
+            _loss,
             placement=case["placement"],
             tracer=self.tracer,
             timeout=60,
@@ -167,33 +214,17 @@ class _Way:
             for link in self.schedule._links.values():
                 _late(link, delay)
         self.kept = KeptBytes()
-        rows = case["micro_batches"]
-        self.x = (
-            torch.randn(rows, _SIZES.sequence, _SIZES.hidden)
-            if "layers" in case
-            else torch.randn(rows, case["message"] // (4 * WIDTH), WIDTH)
-        )
-        self.target = torch.randn(rows, 1, 1)
+        self.x, self.target = _batch(case["micro_batches"], None if "layers" in case else case["message"])
         self.steps: list[float] = []
         self.peak = 0
 
     def run(self, steps: int) -> None:
         for at in range(steps + 1):
-            distributed.barrier()
             self.kept.peak = self.kept.now
-            began = time.perf_counter()
             with self.kept:
-                if self.tracer is None:
-                    self._step()
-                else:
-                    with self.tracer.step():
-                        self._step()
-            ended = time.perf_counter()
-            # All processes are on one machine and read one clock.
-            both: list[Any] = [None] * distributed.get_world_size()
-            distributed.all_gather_object(both, (began, ended))
+                took = _together(self._step, self.tracer)
             if at > 0:
-                self.steps.append(max(each[1] for each in both) - min(each[0] for each in both))
+                self.steps.append(took)
                 self.peak = max(self.peak, self.kept.peak)
 
     def _step(self) -> None:
@@ -203,21 +234,12 @@ class _Way:
     def close(self, world: int) -> dict[str, Any]:
         peaks: list[Any] = [None] * world
         distributed.all_gather_object(peaks, self.peak)
-        running, decisions = self.schedule.running, self.schedule.decisions[-1:]
-        distributed.barrier()
-        folder = None
-        if self.tracer is not None:
-            folder = str(self.tracer.folder)
-            self.tracer.close()
-        self.schedule.close()
         return {
             "name": self.case["name"],
             "steps_ms": [1e3 * each for each in self.steps],
             "step_ms": 1e3 * statistics.median(self.steps),
             "peaks": peaks,
-            "running": running,
-            "decisions": decisions,
-            "folder": folder,
+            "folder": _closed(self.tracer, self.schedule.close),
         }
 
 
@@ -274,5 +296,83 @@ def _late(link: Link, late: Any) -> None:
     link.send, link.flush = delayed, flushed  # type: ignore[method-assign]
 
 
-if __name__ == "__main__":
-    main()
+class _Recomputed(nn.Module):
+    """Computes its activations anew for the backward pass."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = checkpoint(self.inner, x, use_reentrant=False)
+        return result
+
+
+def split(job: dict[str, Any], out: str) -> None:
+    """Run the training of a case, split or a pipeline; rank 0 writes how long its steps took, and where it was recorded."""
+    if job.get("cpus"):
+        os.sched_setaffinity(0, job["cpus"][int(os.environ["RANK"])])
+    rank, world = _begun()
+    step, tracer, close = (_split if job["kind"] == "split" else _pipeline)(job, rank, world)
+    taken = [1e3 * _together(step, tracer) for _ in range(job["steps"] + 1)][1:]
+    folder = _closed(tracer, close)
+    distributed.destroy_process_group()
+    if rank == 0:
+        Path(out).write_text(json.dumps({"steps_ms": taken, "folder": folder}))
+
+
+def _module(case: dict[str, Any], stage: int, role: str) -> nn.Module:
+    facts = case["stages"][stage]
+    if "layers" in facts:
+        return _layers(facts["layers"])
+    if role == "forward":
+        return TimedStage(facts["forward"], 0.0, 0.0, 0)
+    return TimedStage(facts["recompute"], facts["backward"], 0.0, 0)
+
+
+def _given(case: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    return _batch(case["micro_batches"], None if "layers" in case["stages"][0] else case["message"])
+
+
+def _sgd(weights: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(weights, lr=1e-6)
+
+
+def _split(case: dict[str, Any], rank: int, world: int) -> Any:
+    stages = len(case["stages"])
+    layout = SplitLayout.of(pipeline=stages, last_forward=case["last_forward"], world=world)
+    place = layout.place(rank)
+    module = _module(case, place.stage, place.role)
+    tracer = _traced(case, [module], layout.tracer_place(rank))
+    training = SplitTraining(
+        module,
+        layout=layout,
+        loss_fn=_loss,
+        optimizer=_sgd,
+        micro_batches=case["micro_batches"],
+        ahead=case["ahead"],
+        timeout=60,
+        tracer=tracer,
+    )
+    x, target = _given(case)
+    inputs = (x,) if place.stage == 0 else ()
+    given = target if place.stage == stages - 1 else None
+    return lambda: training.step(*inputs, target=given), tracer, training.close
+
+
+def _pipeline(case: dict[str, Any], rank: int, world: int) -> Any:
+    module = _module(case, rank, "backward")
+    stage = _Recomputed(module) if case["recompute"] else module
+    tracer = _traced(case, [stage], _stage_place(rank, world))
+    schedule = DynamicSchedule(stage, case["micro_batches"], "1f1b", _loss, tracer=tracer, timeout=60)
+    optimizer = _sgd(stage.parameters())
+    x, target = _given(case)
+    inputs = (x,) if rank == 0 else ()
+    given = target if rank == world - 1 else None
+
+    def step() -> None:
+        schedule.step(*inputs, target=given, return_outputs=False)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step, tracer, schedule.close
