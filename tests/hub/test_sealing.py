@@ -211,9 +211,8 @@ while True:
 def test_a_hub_that_is_killed_loses_no_row_and_duplicates_none(tmp_path, steps):
     folder = tmp_path / "run"
     hub = subprocess.Popen([sys.executable, "-c", HUB, folder], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    for line in hub.stdout:
-        if int(line) >= steps:
-            break
+    reached = next((step for step in map(int, hub.stdout) if step >= steps), None)
+    assert reached == steps, "the hub ended by itself"
     until(lambda: segments_of(folder, "tensors") or steps < 100)
     before = recorded_table(folder, "tensors")["step"].to_pylist()
     hub.kill()
