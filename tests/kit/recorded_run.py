@@ -183,13 +183,12 @@ def tensor_row(**columns: Any) -> dict[str, Any]:
 
 
 def tensor(step, layer, flag, part, compressor, values, nan=0, inf=0, **more) -> dict:
-    return tensor_row(
+    said = {
         **{"step": step, "layer": layer, "flag": flag, "part": part, "compressor": compressor},
-        source_shape=[16, *values.shape[1:-1], 512],
-        shape=list(values.shape),
-        values=values.ravel(),
-        **{"nan_count": nan, "inf_count": inf, **more},
-    )
+        **{"source_shape": [16, *values.shape[1:-1], 512], "shape": list(values.shape)},
+        **{"values": values.ravel(), "nan_count": nan, "inf_count": inf},
+    }
+    return tensor_row(**(said | more))
 
 
 def write(folder: Path, stream: str, rows: list[dict]) -> None:
