@@ -1,6 +1,7 @@
 """When a hub begins and ends, and what it says of the run meanwhile."""
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from hub_process import ROOT, WAIT, HubProcess, scalars, tensors, until
 
+from megalens.hub.connections import join_hub
 from megalens.hub.discovery import live_hubs
 
 pytestmark = pytest.mark.slow
@@ -221,6 +223,13 @@ def test_runs_lists_live_runs_without_their_tokens(hub, runtime):
     assert json.loads(listed.stdout)["id"] == hub.ready["id"]
     assert hub.entry.token not in listed.stdout
     assert hub.ready["id"] in megalens("runs", runtime=runtime).stdout
+
+
+async def test_no_log_line_of_who_joins_a_hub_has_its_token(hub, caplog):
+    caplog.set_level(logging.DEBUG)
+    connection, _ = await join_hub(hub.entry, "viewer", "translation")
+    await connection.close()
+    assert hub.entry.token not in caplog.text
 
 
 def test_no_live_run_is_said_on_stderr_only(runtime):
