@@ -11,13 +11,16 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
 from megalens.hub.discovery import find_hub
 from megalens.protocol import compressor_infos, decode_message, encode_message, perturbation_infos
-from tests.kit.live_run import scalars_frame, tensors_frame
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
+from live_run import scalars_frame, tensors_frame
 
 RANKS = 8
 LAYERS = [0, 1, 2, 3]
