@@ -188,8 +188,9 @@ def write_beside(
     fails, nothing is left of the new one.
     """
     partial = segment.with_name(segment.name + PARTIAL)
+    partial.unlink(missing_ok=True)
     try:
-        with open(partial, "wb", buffering=1 << 20) as made:
+        with open(partial, "xb", buffering=1 << 20) as made:
             take_mode(made.fileno(), new_file_mode(segment.parent))
             write_segment(made, stream, schema, tables)
             made.flush()
