@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..tracer import ModelPoints
-from ..tracer.own_hooks import hook_after, hook_before, leave_uncompiled
+from ..tracer.own_hooks import hook_after, hook_before, leave_uncompiled, remove_all
 from .feature_ids import Plane
 from .sizes import input_features, output_features
 from .watch_flow import Flow
@@ -119,9 +119,7 @@ class PassWatch:
         self._take_off()
 
     def _take_off(self) -> None:
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        remove_all(self._handles)
 
     def stop(self, failed: bool = False) -> None:
         """Stop watching, and leave the hooks: a module that raised keeps them as yet. Safe twice."""

@@ -1,23 +1,16 @@
 """Settings of a job of several processes change on all of them at one step, or on none."""
 
 import json
-import time
 
 import pytest
 from rows import finished
+from waiting import until
 
 from megalens import Tile
 from megalens.protocol import ProtocolError
 
 pytestmark = pytest.mark.slow
 ALL = {"compressor": {"name": "Tile", "params": {"tiles": 2}}, "replicas": "all"}
-
-
-def until(condition, seconds: float = 60.0) -> None:
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, "it did not come about in time"
-        time.sleep(0.02)
 
 
 def test_every_change_takes_effect_at_one_step_on_every_rank(start_job) -> None:

@@ -3,21 +3,14 @@
 import json
 import os
 import signal
-import time
 
 import pytest
+from waiting import until
 
 import megalens
 from megalens.protocol import Noise1, ProtocolError
 
 pytestmark = pytest.mark.slow
-
-
-def until(condition, seconds: float = 60.0) -> None:
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, "it did not come about in time"
-        time.sleep(0.02)
 
 
 def states(run) -> dict[int, str]:

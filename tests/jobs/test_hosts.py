@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 import megalens
 from megalens.tracer import Place
@@ -140,15 +141,6 @@ def make_peers():
     yield make
     for peers in made:
         peers.close()
-
-
-def until(condition, seconds: float = 60.0) -> None:
-    import time
-
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about in time"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ import time
 
 
 def until(test, what="it did not come about in time", seconds=60.0):
-    """Poll until a test holds; ``what`` is said where it never does."""
+    """Poll until a test holds, and return what it gave; ``what`` is said where it never does."""
     end = time.monotonic() + seconds
-    while not test():
+    while not (found := test()):
         assert time.monotonic() < end, what
         time.sleep(0.01)
+    return found

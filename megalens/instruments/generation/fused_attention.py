@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from ...tracer.graph_probes import is_compiled
-from ...tracer.own_hooks import OwnHook
+from ...tracer.own_hooks import OwnHook, remove_all
 from ...tracer.points import FlagPoints, Source
 from ...tracer.tensors import by_rows
 from .language_model import short_pass
@@ -48,8 +48,7 @@ def _hooked(modules: set[nn.Module], begins: Any, ends: Any) -> Iterator[None]:
             handles.append(module.register_forward_hook(OwnHook(ends), prepend=True, always_call=True))
         yield
     finally:
-        for handle in handles:
-            handle.remove()
+        remove_all(handles)
 
 
 class FusedAttention:

@@ -17,7 +17,7 @@ from ...adapters.sizes import text_config, unwrapped
 from ...protocol import Peaks
 from ...tracer.errors import describe_error
 from ...tracer.graph_probes import end_of
-from ...tracer.own_hooks import hook_after
+from ...tracer.own_hooks import hook_after, remove_all
 from ...tracer.points import NO_EXPERTS, IAdapter, IPassWatch, ModelPoints, Source
 from ...tracer.tensors.config import change_plan
 from ...tracer.tensors.plan import TracingPlan
@@ -206,12 +206,14 @@ class Passes:
 class HiddenStates:
     """Refers to the hidden states of the newest pass while it is entered, with any armed perturbation.
 
-    They are the model's own tensors, or what ``keep`` makes of them at once; only compiled code's outputs are
-    copied, since it reuses their memory.
+    They are the model's own tensors, or what ``convert`` makes of them at once; only compiled code's outputs
+    are copied, since it reuses their memory.
     """
 
-    def __init__(self, points: ModelPoints, keep: Callable[[Tensor], Tensor] = lambda state: state) -> None:
-        self._made = keep
+    def __init__(
+        self, points: ModelPoints, convert: Callable[[Tensor], Tensor] = lambda state: state
+    ) -> None:
+        self._convert = convert
         flag = points.flags.get("HiddenStates")
         self._sources = flag.outputs if flag else {}
         self._seen: dict[int, Tensor] = {}
@@ -235,9 +237,7 @@ class HiddenStates:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        remove_all(self._handles)
         self._seen.clear()
 
     def of(self, layer: int, window: Window | None = None) -> Tensor:
@@ -261,5 +261,5 @@ class HiddenStates:
 
     def _keep(self, layer: int, source: Source, state: Any) -> None:
         if isinstance(state, Tensor) and state.ndim == 3:
-            state = self._made(state.detach())
+            state = self._convert(state.detach())
             self._seen[layer] = state.transpose(0, 1) if source.sequence_first else state

@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from ...protocol import is_whole
 from ...tracer.errors import TracerError, describe_error
 from ...tracer.moments.points import ParamPoint
+from ...tracer.own_hooks import remove_all
 from .table import OPTIMIZER_RATE, OPTIMIZER_STEPS, OPTIMIZER_WRITTEN
 
 _MOST = 256
@@ -59,9 +60,7 @@ class OptimizerNumbers:
 
     def close(self) -> None:
         """Take the hooks off. Safe twice."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        remove_all(self._handles)
 
     def _begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         rates = [rate for group in optimizer.param_groups if (rate := _number(group.get("lr"))) is not None]

@@ -18,7 +18,7 @@ from torch.utils.data import dataloader
 from ...tracer.collectives import Replaced
 from ...tracer.graph_probes import end_of
 from ...tracer.instrument import Instrument
-from ...tracer.own_hooks import hook_after, hook_before
+from ...tracer.own_hooks import hook_after, hook_before, remove_all
 from ...tracer.passes import when_backpropagated
 from .noted_span import Span
 
@@ -98,9 +98,7 @@ class LoopHooks:
 
     def end(self) -> None:
         """Restore all. Safe twice."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        remove_all(self._handles)
         self._replaced.end()
         self._optimizers.clear()
 
@@ -182,9 +180,7 @@ class ModuleHooks:
 
     def close(self) -> None:
         """Remove the hooks. Safe twice."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        remove_all(self._handles)
         self.step_ends()
 
     def step_ends(self) -> None:

@@ -10,6 +10,7 @@ import time
 
 import pytest
 import torch
+from waiting import until
 
 import megalens
 from megalens.demo.model import GPT, GPTConfig
@@ -294,13 +295,6 @@ def webhook():
     server.shutdown()
     server.server_close()
     thread.join()
-
-
-def until(found, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not found() and time.monotonic() < end:
-        time.sleep(0.01)
-    return found()
 
 
 def test_a_webhook_is_told_and_its_path_to_nobody(webhook):

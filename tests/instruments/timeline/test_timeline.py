@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, dataloader
+from tracing_fixtures import hooks
 
 from megalens import trace
 from megalens.instruments.timeline import modules
@@ -45,10 +46,6 @@ class Slow(nn.Module):
         time.sleep(WORK)
         self.seen.append(("forward", began, time.perf_counter_ns()))
         return output
-
-
-def hooks(model: nn.Module) -> int:
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
 
 def torchs_own() -> tuple:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ....tracer.collectives import CollectiveHooks, Done, tensors_of
 from ....tracer.moments import measure
 from ....tracer.moments.hooks.values import local_values
+from ....tracer.own_hooks import remove_all
 from .readings import FeatureHooks, FeatureRows, gradient_of, reporting
 
 GradientHook = Callable[[Tensor | None], None]
@@ -352,11 +353,10 @@ class CallCollector:
 
     def close(self) -> None:
         """Remove every hook. Safe twice."""
-        for handle in self._handles:
-            handle.remove()
+        remove_all(self._handles)
         for stop in self._stops:
             stop()
-        self._handles, self._stops, self._nodes = [], [], []
+        self._stops, self._nodes = [], []
         if self._features is not None:
             self._features.close()
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ....adapters.megatron_gradients import OptimizerParam, leaf_optimizers, optimizer_params
 from ....tracer.moments.hooks.values import local_values
+from ....tracer.own_hooks import remove_all
 
 COLUMNS = {
     "attention_hook": ("entropy", "softmax_max"),
@@ -66,9 +67,7 @@ class _OfModules:
         raise NotImplementedError
 
     def close(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        remove_all(self._handles)
 
 
 # The contents of ``module_struct.json`` and ``stack_info.csv``.
@@ -249,9 +248,7 @@ class FeatureHooks:
         }
 
     def close(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        remove_all(self._handles)
 
 
 def _kernel_of(module: nn.Module) -> Tensor | None:
