@@ -254,7 +254,9 @@ class Recorder:
                 self._keep_newest()
             self._seal()
         except OSError as error:
-            self._fail(error.strerror or str(error))
+            # It may have been deleted since the look above.
+            if not self._deleted():
+                self._fail(error.strerror or str(error))
             return
         if self.state == "failed":
             self._go_on()
@@ -285,7 +287,7 @@ class Recorder:
         return not self._work and self._folder.deleted()
 
     def _look_after_files(self) -> None:
-        gone = self._folder.mend()
+        gone = self._folder.mend(again=bool(self._work))
         if not gone:
             return
         with self._lock:
@@ -340,12 +342,12 @@ class Recorder:
     def _finish(self) -> None:
         self._work.extend(self._queue)
         self._queue.clear()
+        self._write_all(describe=True)
         if self._deleted():
             with self._lock:
                 self.state, self.message = "closed", "The recording was deleted."
             self._folder.close()
             return
-        self._write_all(describe=True)
         if self.state == "on":
             unsealed = self._folder.finish()
             with self._lock:

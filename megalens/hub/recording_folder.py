@@ -65,9 +65,15 @@ class RecordingFolder:
         """Whether the recording was deleted: its ``run.json`` goes last."""
         return self._described and not os.path.lexists(self.path / "run.json")
 
-    def mend(self) -> list[StreamFile]:
-        """Make the folder again where somebody removed it; return the files that are gone."""
-        make_run_folder(self.path, self._mode, exist_ok=True)
+    def mend(self, *, again: bool) -> list[StreamFile]:
+        """Return the files that are gone; ``again`` makes the folder again where somebody removed it.
+
+        Raises ``OSError``, also for a folder that was removed and is not to be made again.
+        """
+        if again:
+            make_run_folder(self.path, self._mode, exist_ok=True)
+        else:
+            self.path.stat()
         gone = [file for stream in self.streams.values() for file in stream.gone()]
         for file in gone:
             self._sealer.forget(file)

@@ -11,6 +11,7 @@ from hub_process import scalars, tensors, until
 from recorded_files import parquet_of, recorded_table, tails_of
 
 from megalens.hub.options import HubError
+from megalens.hub.recording_folder import RecordingFolder
 
 RETRY = 0.02
 
@@ -60,6 +61,11 @@ def written(recorder, steps):
         lambda: tails_of(recorder._folder.path, "scalars") and recorder._waiting_bytes == 0,
         f"{steps} not written",
     )
+
+
+def remove(folder):
+    """Remove a folder in one go, whatever is written in it at this moment."""
+    shutil.rmtree(folder.rename(folder.with_name("gone")))
 
 
 def finish(recorder):
@@ -163,7 +169,7 @@ def test_a_folder_that_is_removed_is_made_again_and_what_it_held_is_missing(reco
     recording = recorder()
     put(recording, range(1, 6))
     written(recording, "1-5")
-    shutil.rmtree(recording._folder.path)
+    remove(recording._folder.path)
     put(recording, range(6, 9))
     until(lambda: recording.status().get("missing_steps") == [[1, 5]], "nobody noticed")
     assert "removed" in recording.status()["message"]
@@ -178,8 +184,28 @@ def test_a_deleted_recording_of_which_nothing_new_comes_stays_deleted(recorder, 
     put(recording, range(1, 6))
     written(recording, "1-5")
     folder = recording._folder.path
-    shutil.rmtree(folder)
+    remove(folder)
     recording.describe({"format": 2, "ended": 1.0})
+    recording.close({"format": 2, "ended": 1.0})
+    assert not folder.exists()
+    assert recording.status()["message"] == "The recording was deleted."
+
+
+@pytest.mark.parametrize("before", ["mend", "write_description"])
+def test_a_recording_that_is_deleted_while_it_is_looked_after_stays_deleted(recorder, monkeypatch, before):
+    recording = recorder()
+    put(recording, range(1, 6))
+    written(recording, "1-5")
+    folder, real = recording._folder.path, getattr(RecordingFolder, before)
+
+    def after_its_end(*arguments, **named):
+        remove(folder)
+        monkeypatch.undo()
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(RecordingFolder, before, after_its_end)
+    recording.describe({"format": 2, "ended": 1.0})
+    until(lambda: not folder.exists(), "nobody wrote")
     recording.close({"format": 2, "ended": 1.0})
     assert not folder.exists()
     assert recording.status()["message"] == "The recording was deleted."

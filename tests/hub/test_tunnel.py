@@ -14,6 +14,7 @@ import megalens
 from megalens.hub.discovery import found_hubs, live_hubs
 from megalens.hub.options import HubError
 from megalens.hub.tunnel import Tunnel
+from megalens.runs import connecting
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +34,10 @@ def there(tmp_path_factory):
 def here(tmp_path, there, monkeypatch):
     monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.setenv("PATH", f"{there.binaries}:{os.environ['PATH']}")
-    return tmp_path / "runtime"
+    yield tmp_path / "runtime"
+    # One that a notebook opened lives on, and would tell the next test of the hub over there.
+    for each in connecting._tunnels.values():
+        each.close()
 
 
 @pytest.fixture
