@@ -5,9 +5,8 @@ cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # From a copy: a build writes the version's module, which a suite beside it may just be importing.
-# Without install.json, which a second editable install writes through jupyter-builder's link, and which the build adds from elsewhere.
 mkdir "$work/source"
-tar -c --exclude=./node_modules --exclude=./.venv --exclude=./.git --exclude=./megalens-runs --exclude=./.demo --exclude=./megalens/labextension/install.json . | tar -x -C "$work/source"
+tar -c --exclude=./node_modules --exclude=./.venv --exclude=./.git --exclude=./megalens-runs --exclude=./.demo . | tar -x -C "$work/source"
 .venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w "$work/dist" "$work/source" 2>&1 | grep -v '^WARNING: Location' || true
 wheel=$(echo "$work"/dist/megalens-*.whl)
 [ -f "$wheel" ] || { echo "no wheel was built"; exit 1; }
