@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from websockets.exceptions import (
@@ -188,11 +189,26 @@ def _received(connection: ClientConnection) -> Iterator[str | bytes | None]:
             return
 
 
+def _soon(connection: ClientConnection, most: int) -> Iterator[str | bytes]:
+    """Yield what comes within a moment, up to about so many bytes."""
+    ends = time.monotonic() + _GATHER_SECONDS
+    with contextlib.suppress(TimeoutError, ConnectionClosed):
+        while most > 0:
+            message = connection.recv(max(ends - time.monotonic(), 0))
+            most -= len(message)
+            yield message
+
+
 _SENT_AHEAD = 4 * 1024 * 1024
 _TAKEN_WITHIN = 60.0
+_AT_ONCE = 512 * 1024
+_GATHER_SECONDS = 0.01
+"""Messages that come within this time and so many bytes go as one: a front end takes longer for a message
+than for what is in it, and a hub's first thousand come one by one."""
 
-Said = Callable[[Mapping[str, Any], "bytes | None"], object]
-"""Takes what to tell a page: ``open``, ``text``, a frame's bytes, or ``closed`` with WebSocket's code."""
+Said = Callable[[Sequence[Mapping[str, Any]], Sequence[bytes]], object]
+"""Takes what to tell a page, in order: ``open``, ``text``, ``closed`` with WebSocket's code, or nothing for
+the next of the frames' bytes."""
 
 
 class PassedLink:
@@ -243,22 +259,25 @@ class PassedLink:
             code = 4403 if status in (401, 403) else 1006
         finally:
             if not self._closing:
-                self._said({"closed": code}, None)
+                self._said([{"closed": code}], [])
 
     def _pass(self, address: str, token: str) -> int:
         with _open(address, token) as connection:
             self._connection = connection
-            self._said({"open": True}, None)
+            self._said([{"open": True}], [])
             with contextlib.suppress(ConnectionClosed):
                 for message in _received(connection):
                     if self._closing:
                         break
-                    if message is not None and not self._has_room(len(message)):
+                    if message is None:
+                        continue
+                    messages = [message, *_soon(connection, _AT_ONCE - len(message))]
+                    if not self._has_room(sum(map(len, messages))):
                         return 1001
-                    if isinstance(message, str):
-                        self._said({"text": message}, None)
-                    elif message is not None:
-                        self._said({}, message)
+                    self._said(
+                        [{"text": each} if isinstance(each, str) else {} for each in messages],
+                        [each for each in messages if isinstance(each, bytes)],
+                    )
         return connection.close_code or 1006
 
     def _has_room(self, count: int) -> bool:

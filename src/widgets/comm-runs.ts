@@ -17,7 +17,7 @@ export interface ICommModel {
 }
 
 /** Bytes that came and were not yet said to have come: the kernel sends a few MiB ahead of that. */
-const TOLD_EVERY = 256 * 1024;
+const TOLD_EVERY = 1024 * 1024;
 
 /** A hub's WebSocket that the kernel holds: what the hub says comes over the widget's comm. */
 class CommSocket implements IHubSocket {
@@ -37,13 +37,17 @@ class CommSocket implements IHubSocket {
     this.tell({ close: true });
   }
 
-  receive({ text, open, closed }: Record<string, unknown>, bytes: Uint8Array | null): void {
+  /** Take one thing that was said; `frame` gives the next bytes. */
+  receive(
+    { text, open, closed }: Record<string, unknown>,
+    frame: () => Uint8Array<ArrayBuffer> | undefined
+  ): void {
     if (open === true) {
       this.onopen?.({} as never);
     } else if (typeof closed === 'number') {
       this.onclose?.({ code: closed, reason: '' } as never);
     } else {
-      const data = bytes ?? String(text);
+      const data = typeof text === 'string' ? text : (frame() ?? new Uint8Array());
       this.untold += data.length;
       if (this.untold >= TOLD_EVERY) {
         this.tell({ took: this.untold });
@@ -55,6 +59,9 @@ class CommSocket implements IHubSocket {
 
   private untold = 0;
 }
+
+/** After so long without an answer a person reads that the kernel is busy or gone. */
+const LATE_MS = 4000;
 
 interface IWaiting {
   resolve(answer: IAskAnswer): void;
@@ -70,16 +77,20 @@ class CommReader extends AskReader {
 
 /**
  * Bytes of newest frames that a hub sends at once: a kernel's messages carry few MB a second, and the first
- * picture waits for all of them.
+ * picture waits for all of them. The kernel answers for the rest, which its own viewer or the recording has.
  */
-const BACKLOG = 4 << 20;
+const BACKLOG = 512 << 10;
 
 /**
  * The runs as a widget's kernel reads them: its questions and the hub's frames go over the widget's comm. The
  * kernel sends to every page that shows the widget, so that each takes what bears its own ids only.
  */
 export class CommRuns implements IWidgetRuns {
-  constructor(private readonly model: ICommModel) {
+  /** @param late - Hears whether the kernel has answered nothing for a while although it was asked. */
+  constructor(
+    private readonly model: ICommModel,
+    private readonly late: (isLate: boolean) => void = () => undefined
+  ) {
     model.on('msg:custom', this.receive);
     const api = new CommReader((method, body) => this.ask(method, body));
     const peer = { name: 'panel', version };
@@ -106,6 +117,7 @@ export class CommRuns implements IWidgetRuns {
   /** Close all runs, and wait for nothing any more. */
   dispose(): void {
     this.runs.dispose();
+    clearTimeout(this.timer);
     this.model.off('msg:custom', this.receive);
     const closed = new ClientError('disposed', 'The view was closed.');
     this.waiting.forEach(each => each.reject(closed));
@@ -116,6 +128,7 @@ export class CommRuns implements IWidgetRuns {
     return new Promise((resolve, reject) => {
       const ask = this.newId();
       this.waiting.set(ask, { resolve, reject });
+      this.timer ??= setTimeout(this.late, LATE_MS, true);
       this.model.send({ ask, method, body });
     });
   }
@@ -136,20 +149,26 @@ export class CommRuns implements IWidgetRuns {
   }
 
   private readonly receive = (content: unknown, buffers?: readonly DataView[]): void => {
-    const { ask, socket, refusal, json, ...said } = Object(content) as Record<string, unknown>;
-    const [buffer] = buffers ?? [];
+    const { ask, socket, said, refusal, json } = Object(content) as Record<string, unknown>;
     // Copied: readers of columns need their numbers to lie where numbers of that size may.
-    const bytes = buffer && new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength).slice();
-    if (typeof socket === 'string') {
-      this.sockets.get(socket)?.receive(said, bytes ?? null);
+    const copies = (buffers ?? []).map(each =>
+      new Uint8Array(each.buffer, each.byteOffset, each.byteLength).slice()
+    );
+    if (typeof socket === 'string' && Array.isArray(said)) {
+      for (const each of said as unknown[]) {
+        this.sockets.get(socket)?.receive(Object(each) as Record<string, unknown>, () => copies.shift());
+      }
     }
     const waiting = typeof ask === 'string' ? this.waiting.get(ask) : undefined;
     if (waiting === undefined) {
       return;
     }
     this.waiting.delete(String(ask));
+    clearTimeout(this.timer);
+    this.timer = this.waiting.size === 0 ? undefined : setTimeout(this.late, LATE_MS, true);
+    this.late(false);
     if (refusal === undefined) {
-      waiting.resolve({ json, bytes: bytes ?? null });
+      waiting.resolve({ json, bytes: copies[0] ?? null });
     } else {
       waiting.reject(refused(Object(refusal) as Record<string, unknown>));
     }
@@ -164,6 +183,7 @@ export class CommRuns implements IWidgetRuns {
   private readonly waiting = new Map<string, IWaiting>();
   private readonly sockets = new Map<string, CommSocket>();
   private readonly page = Math.random().toString(36).slice(2);
+  private timer: ReturnType<typeof setTimeout> | undefined;
   private last = 0;
 }
 

@@ -42,7 +42,7 @@ async function load(model: ICommModel): Promise<IViewModule> {
   const text = await new Response(stream).text();
   const url = URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));
   try {
-    return (await import(url)) as IViewModule;
+    return ((await import(url)) as { default: IViewModule }).default;
   } finally {
     URL.revokeObjectURL(url);
   }

@@ -8,7 +8,7 @@ import { registerSlices } from '../slice';
 import { bind, bindings, type IBoundModel } from './bindings';
 import { CommRuns, type ICommModel } from './comm-runs';
 import { mountLazily } from './mime';
-import { notice } from './runs';
+import { ENGLISH, notice, type IWords } from './runs';
 import { readRunReference } from './view-json';
 import { ViewHost } from './view-host';
 import { translateFrom } from '../views/shared/translate';
@@ -49,15 +49,24 @@ let shown = 0;
  *
  * @returns What ends it.
  */
-export async function render({ model, el }: { model: ICommModel; el: HTMLElement }): Promise<() => void> {
+async function render({ model, el }: { model: ICommModel; el: HTMLElement }): Promise<() => void> {
   const holder = document.createElement('div');
   holder.className = 'jp-MegalensAlone jp-MegalensCell';
   const endTheme = followTheme(el, holder);
   el.append(holder);
   let host: ViewHost;
-  const runs = new CommRuns(model);
+  let waiting: HTMLElement | null = null;
+  const runs = new CommRuns(model, isLate => {
+    waiting?.remove();
+    const sentence = words.__(
+      'Waiting for the kernel, which has the rows of this view. It is busy, or gone: then run the cell again.'
+    );
+    waiting = isLate ? notice({ sentence, alt: '' }) : null;
+    holder.prepend(...(waiting ? [waiting] : []));
+  });
+  let words: IWords = ENGLISH;
   // A view in English is better than none.
-  const words = { __: translateFrom(await runs.words(navigator.languages).catch(() => ({}))) };
+  words = { __: translateFrom(await runs.words(navigator.languages).catch(() => ({}))) };
   try {
     const run = readRunReference(model.get('run'));
     host = new ViewHost({ runs, run, ...keptViewOptions(model.get('options')), mount: mountLazily, words });
@@ -148,3 +157,5 @@ function channels(color: string): number[] {
 }
 
 registerSlices(SLICES);
+
+export default { render };

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from traitlets import Unicode
 from ...protocol import MegalensError
 from ...runs import ClientError
 from ...runs.languages import chosen_locale, words_of
-from ...runs.link import PassedLink
+from ...runs.link import PassedLink, Said
 from ...runs.live import LiveRun
 from ...runs.opening import compared_answers, neighbours
 from ..engine.process import BUNDLE
@@ -99,11 +100,29 @@ def class_for(cls: Any) -> Any:
     door = _chosen or ("labextension" if front_end() is None else "anywidget")
     if door == "labextension" or not _has_anywidget() or "_esm" in cls.__dict__:
         return cls
-    return _comm_class(cls)
+    return _comm_class(cls, _module(whole=front_end() == "marimo" and sys.platform != "emscripten"))
 
 
 @cache
-def _comm_class(cls: Any) -> Any:
+def _module(*, whole: bool) -> str:
+    """Return the module of a widget: a few lines that ask for the views' own, or that itself as a whole.
+
+    Front ends send and save it with each widget. marimo serves it as a file, which its page takes once and
+    sooner than it would ask the kernel for it.
+    """
+    try:
+        if whole:
+            return zlib.decompress(_MODULE.read_bytes()).decode()
+        return _LOADER.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FrontEndError(
+            "This installation lacks the module of the views. Reinstall megalens; in a checkout run: npm run "
+            "build:bundles"
+        ) from None
+
+
+@cache
+def _comm_class(cls: Any, module: str) -> Any:
     from anywidget import AnyWidget
 
     own = {
@@ -111,14 +130,7 @@ def _comm_class(cls: Any) -> Any:
         name: Unicode(str(trait.default_value)).tag(sync=True)
         for name, trait in AnyWidget.class_own_traits().items()
     }
-    try:
-        loader = _LOADER.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise FrontEndError(
-            "This installation lacks the module of the views. Reinstall megalens; in a checkout run: npm run "
-            "build:bundles"
-        ) from None
-    return type(cls.__name__, (cls, AnyWidget), {**own, "_esm": loader, "__module__": cls.__module__})
+    return type(cls.__name__, (cls, AnyWidget), {**own, "_esm": module, "__module__": cls.__module__})
 
 
 class CommRows:
@@ -211,16 +223,16 @@ class CommRows:
         run = self._run
         target = run.link_target if isinstance(run, LiveRun) and run.id == run_id else None
         if target is None:
-            self._view.send({"socket": name, "closed": 4404})
+            self._said(name)([{"closed": 4404}], [])
             return
         # Of pages that were reloaded nobody says that they are gone.
         while len(self._links) >= _MOST_LINKS:
             self._links.pop(next(iter(self._links))).close()
         self._links[name] = PassedLink(target, self._said(name))
 
-    def _said(self, name: str) -> Callable[[Mapping[str, Any], bytes | None], object]:
-        def said(what: Mapping[str, Any], data: bytes | None) -> None:
-            self._view.send({"socket": name, **what}, None if data is None else [data])
+    def _said(self, name: str) -> Said:
+        def said(what: Sequence[Mapping[str, Any]], frames: Sequence[bytes]) -> None:
+            self._view.send({"socket": name, "said": list(what)}, list(frames) or None)
 
         return said
 

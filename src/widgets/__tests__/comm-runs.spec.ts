@@ -38,7 +38,8 @@ it('takes the answers to its own questions only, whatever else comes', async () 
     'x',
     { ask: 'another-1', json: {} },
     { ask: 3 },
-    { socket: 'x', text: 1 }
+    { socket: 'x', said: [{ text: 1 }, 3] },
+    { socket: 'x', said: 3 }
   ]) {
     kernel.hear?.(content);
   }
@@ -69,6 +70,25 @@ it('rejects what the kernel refuses in its words, and what waits when it is clos
   await expect(waiting).rejects.toMatchObject({ code: 'disposed' });
 });
 
+it('says that the kernel is late until it answers, and nothing of it once it is closed', async () => {
+  jest.useFakeTimers();
+  const [kernel, late] = [new Kernel(), jest.fn()];
+  const runs = new CommRuns(kernel, late);
+  const listed = runs.list();
+  jest.advanceTimersByTime(3999);
+  expect(late).not.toHaveBeenCalled();
+  jest.advanceTimersByTime(1);
+  expect(late.mock.calls).toEqual([[true]]);
+  kernel.hear?.({ ask: kernel.sent[0]?.['ask'], json: { runs: [], warnings: [] } });
+  expect(late.mock.calls).toEqual([[true], [false]]);
+  await listed;
+  runs.list().catch(() => undefined);
+  runs.dispose();
+  jest.advanceTimersByTime(10_000);
+  expect(late).toHaveBeenCalledTimes(2);
+  jest.useRealTimers();
+});
+
 it('joins the hub of a live run by a socket that the kernel holds, says what it took, and leaves', async () => {
   const kernel = new Kernel();
   const runs = new CommRuns(kernel);
@@ -78,10 +98,10 @@ it('joins the hub of a live run by a socket that the kernel holds, says what it 
   expect(source.connection.kind).toBe('connecting');
   const { socket } = kernel.sent.find(each => 'socket' in each) ?? {};
   expect(kernel.sent).toContainEqual({ socket, run: 'r1' });
-  kernel.hear?.({ socket, open: true });
+  kernel.hear?.({ socket, said: [{ open: true }] });
   expect(JSON.parse(String(kernel.sent[kernel.sent.length - 1]?.['text']))).toMatchObject({ type: 'join' });
-  kernel.hear?.({ socket, text: ' '.repeat(300_000) });
-  expect(kernel.sent).toContainEqual({ socket, took: 300_000 });
+  kernel.hear?.({ socket, said: [{ text: ' '.repeat(1_100_000) }, { open: 1 }] });
+  expect(kernel.sent).toContainEqual({ socket, took: 1_100_000 });
   dispose();
   runs.dispose();
   expect(kernel.sent).toContainEqual({ socket, close: true });

@@ -3,6 +3,7 @@
 import json
 import queue
 import sys
+import zlib
 from types import SimpleNamespace
 
 import pytest
@@ -64,8 +65,11 @@ def test_a_front_end_without_a_labextension_gets_a_view_over_the_comm(run, monke
     assert isinstance(view, Heatmap)
     bundle = view._repr_mimebundle_()
     assert bundle[WIDGET_MIME]["model_id"] == view.model_id
-    # marimo saves nothing, so that no still picture is drawn for it.
+    # marimo saves nothing, so that no still picture is drawn for it, and its page takes the module as a file.
     assert ("<svg" in bundle.get("text/html", "")) == (name != "marimo")
+    packed = BUNDLE.with_name("view-module.js.z").read_bytes()
+    assert (view._esm == zlib.decompress(packed).decode()) == (name == "marimo")
+    assert name == "marimo" or len(view._esm) < 4000
 
 
 def test_without_anywidget_the_still_picture_says_what_is_missing(run, monkeypatch):
@@ -155,18 +159,19 @@ def test_a_view_without_a_run_says_so(over_comm):
 def test_a_recorded_run_has_no_link_to_a_hub(run, over_comm):
     page = Page(run.heatmap("MLP1_mat_mul"))
     page.sends({"socket": "s1", "run": RUN_ID})
-    assert page.heard.get(timeout=WAIT) == ({"socket": "s1", "closed": 4404}, None)
+    assert page.heard.get(timeout=WAIT) == ({"socket": "s1", "said": [{"closed": 4404}]}, None)
 
 
 def linked(page, training):
-    """Open a page's link to the hub, and join it."""
+    """Open a page's link to the hub, join it, and return the frames that came at once."""
     page.sends({"socket": "s1", "run": training.id})
-    assert page.heard.get(timeout=WAIT)[0] == {"socket": "s1", "open": True}
+    assert page.heard.get(timeout=WAIT)[0] == {"socket": "s1", "said": [{"open": True}]}
     peer = {"name": "panel", "version": "1"}
     join = {"type": "join", "protocol": SUBPROTOCOL, "role": "viewer", "peer": peer}
     page.sends({"socket": "s1", "text": json.dumps(join)})
-    content, _ = page.heard.get(timeout=WAIT)
-    assert json.loads(content["text"])["type"] == "hello"
+    content, buffers = page.heard.get(timeout=WAIT)
+    assert json.loads(content["said"][0]["text"])["type"] == "hello"
+    return list(buffers or [])
 
 
 @pytest.mark.slow
@@ -177,12 +182,12 @@ def test_a_live_run_s_frames_go_over_the_comm_as_the_page_takes_them(training, o
         view = run.heatmap("HiddenStates")
         page = Page(view)
         assert page.asks("run", run=training.id)[0]["json"]["state"] == "live"
-        linked(page, training)
-        frames = []
+        frames = linked(page, training)
         while len(frames) < 2:
             page.sends({"socket": "s1", "took": 10**9})
             content, buffers = page.heard.get(timeout=WAIT)
             frames += buffers or []
+            assert content["said"].count({}) == len(buffers or [])
             assert training.token not in str(content)
         assert all(len(each) > 100 for each in frames)
         link = view._rows._links["s1"]
@@ -200,4 +205,4 @@ def test_a_link_whose_page_takes_nothing_is_ended(training, over_comm, monkeypat
     with megalens.connect(training.id) as run:
         page = Page(run.heatmap("HiddenStates"))
         linked(page, training)
-        assert page.heard.get(timeout=WAIT) == ({"socket": "s1", "closed": 1001}, None)
+        assert page.heard.get(timeout=WAIT) == ({"socket": "s1", "said": [{"closed": 1001}]}, None)
