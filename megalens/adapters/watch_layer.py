@@ -157,6 +157,7 @@ class LayerSeen:
             for seen in call.given:
                 if group.gives & owners_of(seen.trail):
                     return call, seen
+        self.along_the_last(made)
         where = made.call and self.name(made.call.module)
         raise NotSeen(
             f"No module is given what the attention gives: {where} multiplies it by a weight of its own."
@@ -169,6 +170,15 @@ class LayerSeen:
                 return made
         raise NotSeen("What the attention gives was not seen to go into a projection.")
 
+    def along_the_last(self, made: Made) -> None:
+        """Raise ``NotSeen`` where the features of a product lie along another axis."""
+        if made.axis not in (-1, len(made.shape) - 1):
+            where = made.call and self.name(made.call.module)
+            raise NotSeen(
+                f"{where} gives its features along axis {made.axis}, as a convolution does: they are "
+                "shown only where they lie along the last one."
+            )
+
     def attention_outputs(self, group: Group) -> list[Place]:
         """Return where modules give what the output projection gives, the outermost first."""
         out = self._out(group)
@@ -180,6 +190,7 @@ class LayerSeen:
             if is_all_of(seen.trail, out)
         ]
         if not found:
+            self.along_the_last(out)
             raise NotSeen(
                 "No module gives what the output projection gives: it is computed in the layer itself."
             )
@@ -307,6 +318,12 @@ class LayerSeen:
             if not any((half.made.number, index) in used for half in halves for index in half.indices):
                 found.append((made, first))
         return found or untold
+
+    def convolved(self) -> Iterator[Made]:
+        """Give what brings a nonlinearity's result to the stream and is given by no module."""
+        for made in self._made:
+            if made.number in self._streams and not made.givers and made.given and bent(made.given):
+                yield made
 
     def _gated(self, trail: Trail) -> Gated | None:
         for product in reversed(trail.products):

@@ -140,14 +140,13 @@ class LayerFinder:
     def _projected(self, parts: Sequence[tuple[str, Features]]) -> Source:
         """Return the source of parts that one projection gives."""
         made, names = parts[0][1].made, tuple(part for part, _ in parts)
+        self.seen.along_the_last(made)
         if not made.givers:
             raise NotSeen(
                 f"No module gives {', '.join(filter(None, names)) or 'it'}: "
                 f"{self.name(made.call and made.call.module)} multiplies by a weight of its own."
             )
         call, item = made.givers[0]
-        if made.axis not in (-1, len(made.shape) - 1):
-            raise NotSeen(f"{self.name(call.module)} gives its features along axis {made.axis}.")
         whole = len(parts) == 1 and parts[0][1].whole
         if made.distributed and not whole:
             raise NotSeen(
@@ -268,6 +267,8 @@ class LayerFinder:
                 each for each in found if any(call.module in hinted for call, _ in each[0].givers)
             ] or found
         if not found:
+            for made in self.seen.convolved():
+                self.seen.along_the_last(made)
             raise NotSeen(
                 "No projection was seen to take what comes of a nonlinearity, or of a gate, and to be added "
                 "to the residual stream."

@@ -403,6 +403,30 @@ def test_torchs_own_encoder_has_what_its_modules_give_and_says_what_it_computes_
     assert torch.equal(values["HiddenStates", 1, ""], output if batch_first else output.transpose(0, 1))
 
 
+class Convolved(nn.Module):
+    """Projects by convolutions over positions, of which the channels are the features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = {"qkv": (WIDTH, 3 * WIDTH), "out": (WIDTH, WIDTH), "up": (WIDTH, 24), "down": (24, WIDTH)}
+        self.by = nn.ModuleDict({name: nn.Conv1d(*size, 1) for name, size in sizes.items()})
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.mT
+        q, k, v = self.by["qkv"](x).view(B, 3, HEADS, HEAD, S).mT.unbind(1)
+        x = x + self.by["out"](functional.scaled_dot_product_attention(q, k, v).mT.reshape(x.shape))
+        return (x + self.by["down"](functional.gelu(self.by["up"](x)))).mT
+
+
+def test_of_projections_by_convolutions_it_is_said_where_their_features_lie() -> None:
+    model = Stack(Convolved(), Convolved())
+    points, _ = watched(model, lambda: model(IDS))
+    assert layers_of(points, "HiddenStates") == [0, 1]
+    for flag, name in (("QKV", "qkv"), ("ContextLayer", "out"), ("AttentionOutput", "out"), ("MLP1", "down")):
+        said = points.flags[f"{flag}_mat_mul"].reason or ""
+        assert f"0.by.{name} gives its features along axis 1, as a convolution does" in said
+
+
 def test_torchs_own_pair_of_encoder_and_decoder_is_numbered_over_both() -> None:
     model = nn.Transformer(WIDTH, HEADS, 2, 2, 24, dropout=0.0, batch_first=True)
     x, y = torch.randn(B, S, WIDTH), torch.randn(B, 5, WIDTH)
