@@ -19,6 +19,8 @@ from scripts.tracer_distribution import tracer_project
 ROOT = Path(__file__).parents[2]
 # Beside torch, numpy and pyarrow with what they ask for. Arrow's own wheel holds 170 MB, Flight and S3 among them, and is not to be had smaller.
 MOST_BYTES = 20e6
+# To download, of 60 MB in all: pyarrow's wheel has 55.
+MOST_DOWNLOADED = 2e6
 SCRIPT = """
 import json, sys, time
 import numpy, pyarrow, torch
@@ -106,6 +108,7 @@ def test_a_node_with_the_tracer_alone_trains_records_and_names_what_it_lacks(tmp
     made = wheel(tmp_path)
     assert made.name.startswith("megalens_tracer-")
     assert made.name.endswith("-py3-none-any.whl")
+    assert made.stat().st_size < MOST_DOWNLOADED
     home = tmp_path / "venv"
     venv.create(home)
     packages = next(home.glob("lib/python*/site-packages"))
