@@ -35,9 +35,12 @@ def _train(tracer, gpt, steps: int) -> list[np.ndarray]:
     return [each.detach().unflatten(-1, (4, -1)).mean(-1).numpy().ravel() for each in seen]
 
 
-def test_steps_are_sent_together_and_each_row_is_of_its_own_step(unwatched, gpt, small_hub) -> None:
+def test_steps_are_sent_together_and_each_row_is_of_its_own_step(
+    unwatched, gpt, small_hub, monkeypatch
+) -> None:
     tracer, producer = unwatched
-    before = len(small_hub.seqs)
+    before, looks, really = len(small_hub.seqs), [], producer.send_ready
+    monkeypatch.setattr(producer, "send_ready", lambda: looks.append(really()))
     # However long the steps take, the thread looks when they are over.
     producer._patience = lambda: 300.0
     producer.wake()
@@ -48,8 +51,8 @@ def test_steps_are_sent_together_and_each_row_is_of_its_own_step(unwatched, gpt,
     for row, values in zip(rows, expected, strict=True):
         np.testing.assert_allclose(row["values"], values, rtol=1e-5, atol=1e-6)
     assert [row["value"] for row in small_hub.next_scalars(12)] == list(range(12))
-    # Two messages for each time that the thread looked, in place of 24.
-    assert len(small_hub.seqs) - before <= 8
+    # Two messages for each time that the thread looked, which it did seldom, in place of 24.
+    assert len(small_hub.seqs) - before <= 2 * len(looks) < 24
 
 
 def test_rows_come_within_seconds_without_another_step(unwatched, gpt, small_hub) -> None:

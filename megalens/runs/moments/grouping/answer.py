@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from .series import (
 )
 
 _AHEAD, _AHEAD_ROWS = 4, 400_000
+_LOOK_SECONDS = 0.5
 _INTEGERS = ("layer", "expert", "rank", "stage")
 
 Column = NDArray[np.float64]
@@ -115,9 +116,10 @@ def until_stopped(chunks: Iterator[Chunk], stop: threading.Event) -> Iterator[Ch
     caller works; raises ClientError ``cancelled`` soon after ``stop`` was set.
     """
     with ThreadPoolExecutor(1, "megalens-moments") as thread:
-        coming = deque([thread.submit(next, chunks, None)])
+        coming = deque[Future[Chunk | None]]()
         try:
-            while (chunk := coming.popleft().result()) is not None:
+            coming.append(thread.submit(next, chunks, None))
+            while (chunk := _awaited(coming.popleft())) is not None:
                 few = max(1, min(_AHEAD, _AHEAD_ROWS // max(1, len(chunk["step"]))))
                 while len(coming) < few:
                     coming.append(thread.submit(next, chunks, None))
@@ -128,6 +130,13 @@ def until_stopped(chunks: Iterator[Chunk], stop: threading.Event) -> Iterator[Ch
             # Whoever interrupts does not wait for what is read ahead.
             stop.set()
             raise
+
+
+def _awaited(future: Future[Chunk | None]) -> Chunk | None:
+    """Wait for a chunk, and wake up meanwhile: an interrupt that another thread got is raised only then."""
+    while not wait((future,), _LOOK_SECONDS).done:
+        pass
+    return future.result()
 
 
 def answer_groups(
