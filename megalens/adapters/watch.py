@@ -204,7 +204,7 @@ class PassWatch:
         flow = self._flow
         trail = flow.of(tensor)
         width = self._width(call.module)
-        if width is not None:
+        if width is not None and (trail is None or trail.scores is None):
             if any(self._width(outer.module) is not None for outer in call.and_outer() if outer is not call):
                 return
             if main and tensor.shape[-1] and width % tensor.shape[-1] == 0:

@@ -244,6 +244,8 @@ class Flow(Memory):
         left, right = ran.args[one], ran.args[other]
         a, b = self.of(left), self.of(right)
         if b is not None and b.weight:
+            if a is not None and self._mixes(a, left, result, -1):
+                return True
             # Also where both depend on parameters alone: learnt queries.
             known = None if a is None or a.weight else a
             self.begin(result, given=known, given_key=self.key(left))
@@ -261,10 +263,22 @@ class Flow(Memory):
             if attention.heads["q"].shape[-1] != attention.heads["k"].shape[-1]:
                 return False
             attention.queries, attention.keys = a.planes[0], keys[0]
-            marks = self.ids.fresh(0, result.shape, -2), self.ids.fresh(0, result.shape)
+            heads = self.ids.made(
+                ("heads", result.shape), [a.planes[0]], lambda ids: [ids[0][..., :1].expand(result.shape)]
+            )
+            marks = self.ids.fresh(0, result.shape, -2), self.ids.fresh(0, result.shape), *heads
             self.put(result, Trail(origins=a.origins | b.origins, scores=attention, marks=marks))
             return True
         return False
+
+    def _mixes(self, scores: Trail, given: Tensor, result: Tensor, axis: int) -> bool:
+        """Follow a product of scores with a weight along neither queries nor keys, which mixes the heads."""
+        if scores.scores is None or scores.marks is None or given.shape != result.shape:
+            return False
+        if scores.along(0, axis) or scores.along(1, axis):
+            return False
+        self.put(result, scores.noted("mixing of heads"))
+        return True
 
     def _turned(self, planes: Sequence[Plane]) -> list[Plane]:
         """Return the ids of keys with their features last."""
@@ -336,7 +350,7 @@ class Flow(Memory):
         marks = trail.marks
         if marks is not None and trail.along(0, axis):
             attention.exchange()
-            marks = marks[1], marks[0]
+            marks = marks[1], marks[0], *marks[2:]
         self.put(result, Trail(origins=trail.origins, scores=attention, marks=marks, softmaxed=True))
         return True
 
@@ -362,7 +376,9 @@ class Flow(Memory):
             planes = [self.ids.made(None, [plane], one_each)[0] for plane in trail.planes]
             self.put(result, trail._replace(planes=tuple(planes)).noted("convolved"))
             return True
-        self.begin(result, 1, given=trail, given_key=self.key(given))
+        kernel = ran.args[1].shape[2:].numel()
+        if trail is None or groups > 1 or kernel > 1 or not self._mixes(trail, given, result, 1):
+            self.begin(result, 1, given=trail, given_key=self.key(given))
         return True
 
     # Elementwise.
@@ -424,7 +440,7 @@ class Flow(Memory):
         if scores is not None:
             marks = scores.marks
             if marks is not None and marks[0].shape != result.shape:
-                marks = self.ids.expanded(marks[0], result.shape), self.ids.expanded(marks[1], result.shape)
+                marks = tuple([self.ids.expanded(mark, result.shape) for mark in marks])
             self.put(result, scores._replace(marks=marks).noted(name))
             return True
         featured = [trail for trail in data if trail.planes]

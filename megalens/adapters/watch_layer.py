@@ -31,6 +31,8 @@ EXACT = frozenset(("cast", "cut"))
 _AFTER = ("normed", "rotated", "scaled", "shifted", "gated", "added", "convolved", "cast", "dropout")
 _SUMMED = frozenset(("added", "cast", "dropout", "scaled", "shifted", "normed"))
 """What may have been done with a residual stream."""
+_ELSEWHERE = (0, -1), (1, -2), (1, -3), (2, -1), (2, -2)
+"""Where queries, keys and heads of ``[B, H, S, S]`` are not."""
 Place = tuple[Call, Seen, str]
 """A tensor at the ``output`` or ``input`` of a call of a module."""
 _WORDS = {"cast": None, "dropout": None, "added": "added to something else"}
@@ -221,7 +223,7 @@ class LayerSeen:
             trail = seen.trail
             if trail is None or trail.scores is not attention or len(seen.shape) < 3:
                 continue
-            if not trail.softmaxed or trail.along(0, -1):
+            if not trail.softmaxed:
                 continue
             notes = set(trail.notes) - EXACT
             if (
@@ -231,9 +233,11 @@ class LayerSeen:
             ):
                 # What is beside the keys, such as a sink, may be cut off, but no key.
                 notes.add("being cut")
+            if any(trail.along(which, axis) for which, axis in _ELSEWHERE):
+                notes.add("a change of axes")
             if notes - {"dropout"}:
                 otherwise |= notes
-            elif len(seen.shape) != 4:
+            elif len(seen.shape) != 4 or trail.head_axis() is None:
                 otherwise.add("heads and samples in one axis")
             else:
                 found[bool(notes)].append((call, seen, side))

@@ -173,6 +173,7 @@ class LayerFinder:
             item=seen.item,
             keyword=seen.keyword,
             shards="heads" if cut == "features" else "none",
+            sequence_first=seen.trail is not None and seen.trail.head_axis() == 0,
         )
         return (source,), (
             "what the softmax gave, after dropout" if dropped else "the very values that the softmax gave"

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 from torch import Tensor, nn
 
-from .feature_ids import Plane
+from .feature_ids import Plane, compact
 from .watch_operations import NONLINEAR
 
 MOST_PLANES = 8
@@ -191,8 +192,10 @@ class Trail(NamedTuple):
     """What was done with the features."""
     scores: Attended | None = None
     """The attention of which it is the scores, or the probabilities."""
-    marks: tuple[Plane, Plane] | None = None
-    """Of such scores, tensors of their shape that count the queries, and the keys: they tell the axes."""
+    marks: tuple[Plane, ...] | None = None
+    """Of such scores, tensors of their shape that count the queries, the keys, and the heads: they tell the
+    axes.
+    """
     softmaxed: bool = False
     """Whether they are probabilities."""
     products: tuple[Product, ...] = ()
@@ -208,8 +211,27 @@ class Trail(NamedTuple):
         return "dropout" in self.notes and not self.origins
 
     def along(self, which: int, axis: int) -> bool:
-        """Return whether queries (0) or keys (1) of scores are counted along ``axis``."""
-        return self.marks is not None and self.marks[which].layout.ids.stride(axis) != 0
+        """Return whether queries (0), keys (1) or heads (2) of scores are counted along ``axis``."""
+        if self.marks is None or not self.marks[which].layout.ids.stride(axis):
+            return False
+        # What was put into one axis with others, and taken out again, has a stride along all of them.
+        (ids,) = compact([self.marks[which].layout.ids])
+        return ids.shape[axis] > 1 and bool((ids != ids.narrow(axis, 0, 1)).any())
+
+    def head_axis(self) -> int | None:
+        """Return along which of the first two axes scores have their heads, each once; None for neither."""
+        if self.marks is None:
+            return 1
+        ids = self.marks[2].layout.ids
+        count = np.unique(compact([ids])[0].numpy()).size
+        axes = [
+            axis
+            for axis in (1, 0)
+            if ids.shape[axis] == count
+            and not self.along(2, 1 - axis)
+            and (count == 1 or self.along(2, axis))
+        ]
+        return axes[0] if axes else None
 
     def noted(self, *notes: str) -> Trail:
         new = tuple([note for note in notes if note not in self.notes])

@@ -460,6 +460,63 @@ def test_what_is_done_with_queries_after_their_projection_is_said() -> None:
     assert "k scaled" not in points.flags["QKV_mat_mul"].evidence[0]
 
 
+class Talking(Attention):
+    """Mixes its heads before the softmax and after it; ``shown`` is given the softmax's result."""
+
+    def __init__(self, mix: str = "", axes: tuple[int, ...] = (0, 1, 2, 3)) -> None:
+        super().__init__()
+        make = {"linear": lambda: nn.Linear(HEADS, HEADS), "convolution": lambda: nn.Conv2d(HEADS, HEADS, 1)}
+        self.by = nn.ModuleList([make[mix](), make[mix]()] if mix in make else [])
+        self.weights = nn.Parameter(torch.randn(2, HEADS, HEADS))
+        self.mix, self.axes, self.shown = mix, axes, nn.Identity()
+        self.probabilities: Tensor | None = None
+
+    def mixed(self, scores: Tensor, number: int) -> Tensor:
+        if self.mix == "linear":
+            return self.by[number](scores.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        if self.mix == "convolution":
+            return self.by[number](scores)
+        return torch.einsum("bhij,hg->bgij", scores, self.weights[number]) if self.mix else scores
+
+    def forward(self, x: Tensor, other: Tensor | None = None) -> Tensor:
+        q, k, v = (
+            each.view(*x.shape[:2], HEADS, HEAD).transpose(1, 2) for each in (self.a(x), self.b(x), self.c(x))
+        )
+        self.given = q, k, v
+        self.probabilities = self.mixed(q @ k.mT, 0).softmax(-1)
+        self.shown(self.probabilities.permute(self.axes))
+        return self.d((self.mixed(self.probabilities, 1) @ v).transpose(1, 2).reshape(x.shape))
+
+
+@pytest.mark.parametrize("mix", ["linear", "convolution", "einsum"])
+def test_heads_that_are_mixed_with_one_another_stay_those_of_their_attention(mix: str) -> None:
+    model = stack(first=lambda: Talking(mix))
+    points, _ = watched(model, lambda: model(IDS))
+    has_all(points, [0, 1])
+    values = traced(points, lambda: model(IDS))
+    for number, block in enumerate(model.blocks):
+        is_what_attention_had(values, number, block.first)
+        assert torch.equal(values["RawAttentionScore_mat_mul", number, ""], block.first.probabilities)
+
+
+@pytest.mark.parametrize("samples", [B, HEADS, 1])
+def test_probabilities_that_a_module_has_with_heads_before_samples_are_turned_round(samples: int) -> None:
+    ids = torch.randint(0, 40, (samples, S))
+    model = stack(first=lambda: Talking(axes=(1, 0, 2, 3)))
+    points, _ = watched(model, lambda: model(ids))
+    values = traced(points, lambda: model(ids))
+    for number, block in enumerate(model.blocks):
+        assert torch.equal(values["RawAttentionScore_mat_mul", number, ""], block.first.probabilities)
+
+
+@pytest.mark.parametrize("axes", [(0, 2, 3, 1), (0, 1, 3, 2), (2, 3, 0, 1), (0, 2, 1, 3)])
+def test_probabilities_that_a_module_has_with_other_axes_are_not_taken_for_those_of_the_softmax(axes) -> None:
+    model = stack(first=lambda: Talking(axes=axes))
+    points, _ = watched(model, lambda: model(IDS))
+    assert layers_of(points, "RawAttentionScore_mat_mul") == []
+    assert "only after a change of axes" in (points.flags["RawAttentionScore_mat_mul"].reason or "")
+
+
 class Heads(nn.Module):
     """Every head has modules of its own, as in lectures."""
 
