@@ -519,7 +519,9 @@ def combined(name: str, data: Sequence[Trail], featured: Sequence[Trail], others
                     *(() if bent(one) or bent(other) else ("squared",))
                 )
             product = Product(one, other)
-            keep = other if bent(one) and not bent(other) else one
+            # One that is the same at all positions is a gate.
+            smaller = one.planes[0].shape.numel() < other.planes[0].shape.numel()
+            keep = other if smaller or (bent(one) and not bent(other)) else one
             return keep._replace(
                 origins=one.origins | other.origins, products=(*together((one, other)), product)
             ).noted("gated")

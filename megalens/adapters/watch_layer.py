@@ -51,6 +51,10 @@ class LayerSeen:
         self.given = {owner for seen in layer.given for owner in owners_of(seen.trail)}
         """Of which features the layer is given values."""
         self._streams = {owner for seen in layer.gave for owner in owners_of(seen.trail)}
+        given = [owners for seen in layer.given if (owners := owners_of(seen.trail))]
+        kept = [owners for owners in given if owners & self._streams]
+        self._main = frozenset[int]().union(*(kept or given[:1]))
+        """Of which features the residual stream has values that the layer is given."""
 
     def name(self, module: Any) -> str:
         return "a function" if module is None else self.names.get(module, type(module).__name__)
@@ -157,8 +161,13 @@ class LayerSeen:
         made = self._out(group)
         for call, _ in made.givers:
             for seen in call.given:
-                if group.gives & owners_of(seen.trail):
-                    return call, seen
+                if seen.trail is None or not group.gives & owners_of(seen.trail):
+                    continue
+                if any(group.gives & {*plane.owners} < {*plane.owners} for plane in seen.trail.planes):
+                    raise NotSeen(
+                        f"{self.name(call.module)} is given other features beside what the attention gives."
+                    )
+                return call, seen
         self.along_the_last(made)
         where = made.call and self.name(made.call.module)
         raise NotSeen(
@@ -167,10 +176,12 @@ class LayerSeen:
 
     def _out(self, group: Group) -> Made:
         """Return what is made of what the attention gives."""
-        for made in self._flow.made:
-            if not made.inner and group.gives & owners_of(made.given):
-                return made
-        raise NotSeen("What the attention gives was not seen to go into a projection.")
+        found = [made for made in self._flow.made if not made.inner and group.gives & owners_of(made.given)]
+        if not found:
+            raise NotSeen("What the attention gives was not seen to go into a projection.")
+        # Of an attention over two streams each has a projection of its own: that of the queries shown.
+        positions = [each.made.shape[:-1] for each in group.parts.get("q", ())[:1]]
+        return next((made for made in found if made.shape[:-1] in positions), found[0])
 
     def along_the_last(self, made: Made) -> None:
         """Raise ``NotSeen`` where the features of a product lie along another axis."""
@@ -234,19 +245,20 @@ class LayerSeen:
                 # What is beside the keys, such as a sink, may be cut off, but no key.
                 notes.add("being cut")
             if any(trail.along(which, axis) for which, axis in _ELSEWHERE):
-                notes.add("a change of axes")
+                notes.add("with other axes")
             if notes - {"dropout"}:
                 otherwise |= notes
             elif len(seen.shape) != 4 or trail.head_axis() is None:
-                otherwise.add("heads and samples in one axis")
+                otherwise.add("with heads and samples in one axis")
             else:
                 found[bool(notes)].append((call, seen, side))
         if places := found[False] or found[True]:
             return sorted(places, key=lambda each: (each[2] == "input", each[0].number))
         if otherwise:
+            how = sorted(each if each.startswith("with ") else f"after {each}" for each in otherwise)
             raise NotSeen(
-                "No module gives or takes the probabilities as the softmax gives them, only after "
-                f"{', '.join(sorted(otherwise))[:200]}."
+                "No module gives or takes the probabilities as the softmax gives them, with samples, heads, "
+                f"queries and keys as axes: only {', '.join(how)[:200]}."
             )
         raise NotSeen(
             "The probabilities exist only inside of a function: no module is given them or gives them."
@@ -311,6 +323,7 @@ class LayerSeen:
                 or not made.givers
                 or owners_of(trail) & taken
                 or made.number not in self._streams
+                or not self._of_stream(trail)
             ):
                 continue
             first = self._gated(trail) or self._activated(trail)
@@ -322,6 +335,23 @@ class LayerSeen:
             if not any((half.made.number, index) in used for half in halves for index in half.indices):
                 found.append((made, first))
         return found or untold
+
+    def _of_stream(self, trail: Trail) -> bool:
+        """Return whether a tensor depends on the residual stream, by way of projections of this layer.
+
+        What does not, such as the scale and shift of a norm that follow from a time, is no MLP's.
+        """
+        stream, first = self._streams | self._main, min(self._own, default=0)
+        left, seen = {*trail.origins, *owners_of(trail)}, set[int]()
+        while self._main and left:
+            number = left.pop()
+            # What was made meanwhile outside of the layer's modules may be made of the stream.
+            if number in stream or (number > first and number not in self._own):
+                return True
+            seen.add(number)
+            before = self._flow.made[number].given if number in self._own else None
+            left |= {*before.origins, *owners_of(before)} - seen if before is not None else set()
+        return not self._main
 
     def convolved(self) -> Iterator[Made]:
         """Give what brings a nonlinearity's result to the stream and is given by no module."""

@@ -514,7 +514,55 @@ def test_probabilities_that_a_module_has_with_other_axes_are_not_taken_for_those
     model = stack(first=lambda: Talking(axes=axes))
     points, _ = watched(model, lambda: model(IDS))
     assert layers_of(points, "RawAttentionScore_mat_mul") == []
-    assert "only after a change of axes" in (points.flags["RawAttentionScore_mat_mul"].reason or "")
+    assert "with other axes" in (points.flags["RawAttentionScore_mat_mul"].reason or "")
+
+
+class Modulated(nn.Module):
+    """Norms and gates follow from a time, by a projection of a nonlinearity that is no MLP of the stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH, elementwise_affine=False)
+        self.time, self.by = nn.Linear(1, WIDTH), nn.Linear(WIDTH, 6 * WIDTH)
+        self.first, self.feed = Attention(), Feed()
+
+    def forward(self, x: Tensor, time: Tensor) -> Tensor:
+        parts = self.by(functional.silu(self.time(time))).unsqueeze(1).chunk(6, -1)
+        x = x + parts[2] * self.first(self.norm(x) * (1 + parts[0]) + parts[1])
+        return x + parts[5] * self.feed(self.norm(x) * (1 + parts[3]) + parts[4])
+
+
+def test_what_scales_and_gates_a_layer_by_a_time_is_not_taken_for_its_mlp() -> None:
+    model, time = Stack(Modulated(), Modulated()), torch.rand(B, 1)
+    points, _ = watched(model, lambda: model(IDS, time))
+    has_all(points, [0, 1])
+    for number, block in enumerate(model.blocks):
+        assert modules_of(points, "MLP1_mat_mul", number) == [block.feed.one]
+        assert modules_of(points, "MLP2_mat_mul", number) == [block.feed.two]
+
+
+class Beside(nn.Module):
+    """Attention and MLP beside one another, brought back to the stream by one projection of both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.qkv = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH)
+        self.up, self.out = nn.Linear(WIDTH, 24), nn.Linear(WIDTH + 24, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(x)
+        q, k, v = self.qkv(y).view(B, S, 3, HEADS, HEAD).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
+        return x + self.out(torch.cat([mixed, functional.gelu(self.up(y))], -1))
+
+
+def test_what_is_given_to_one_projection_of_attention_and_mlp_is_not_taken_for_the_attentions() -> None:
+    model = Stack(Beside(), Beside())
+    points, _ = watched(model, lambda: model(IDS))
+    assert layers_of(points, "QKV_mat_mul") == [0, 1]
+    assert layers_of(points, "ContextLayer_mat_mul") == []
+    said = points.flags["ContextLayer_mat_mul"].reason or ""
+    assert "blocks.0.out is given other features beside what the attention gives" in said
 
 
 class Heads(nn.Module):

@@ -53,7 +53,8 @@ class Functions(TorchFunctionMode):
             see("softmax", self.softmaxes, output)
             self.softmaxes += 1
         if func is F.scaled_dot_product_attention and not self.inside:
-            self.attended(*args[:3], output.transpose(1, 2) if output.ndim == 4 else output, None)
+            three = args[:3] if len(args) > 2 else [kwargs[n] for n in ("query", "key", "value")]
+            self.attended(*three, output.transpose(1, 2) if output.ndim == 4 else output, None)
         return output
 
     def attended(self, q: Tensor, k: Tensor, v: Tensor, context: Tensor, weights: Tensor | None) -> None:
