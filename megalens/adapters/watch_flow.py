@@ -256,7 +256,7 @@ class Flow(Memory):
             return self._attended(a, b, -1, result)
         if b.scores is not None and a.planes:
             return self._attended(b, a, -2, result)
-        if a.planes and b.planes and left.ndim > 1 and right.ndim > 1:
+        if a.planes and b.planes and left.ndim > 1 and right.ndim > 1 and not left.is_complex():
             attention = Attended(self.call, name, a, b)
             keys = self._turned(b.planes)
             attention.heads = {"q": ids_of.rows(a.planes), "k": ids_of.rows(keys)}

@@ -163,7 +163,8 @@ class LayerSeen:
             for seen in call.given:
                 if seen.trail is None or not group.gives & owners_of(seen.trail):
                     continue
-                if any(group.gives & {*plane.owners} < {*plane.owners} for plane in seen.trail.planes):
+                each = [{*plane.owners} for plane in seen.trail.planes]
+                if any(group.gives & owners and owners - group.gives for owners in each):
                     raise NotSeen(
                         f"{self.name(call.module)} is given other features beside what the attention gives."
                     )

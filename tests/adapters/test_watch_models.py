@@ -541,6 +541,23 @@ def test_what_scales_and_gates_a_layer_by_a_time_is_not_taken_for_its_mlp() -> N
         assert modules_of(points, "MLP2_mat_mul", number) == [block.feed.two]
 
 
+class Added(Attention):
+    """Adds what its values are to what it gives, before the output projection."""
+
+    def forward(self, x: Tensor, other: Tensor | None = None) -> Tensor:
+        q, k, v = (each.view(B, S, HEADS, HEAD).transpose(1, 2) for each in (self.a(x), self.b(x), self.c(x)))
+        self.given = q, k, v
+        mixed = functional.scaled_dot_product_attention(q, k, v) + v
+        return self.d(mixed.transpose(1, 2).reshape(x.shape))
+
+
+def test_what_is_added_to_what_the_attention_gives_is_said() -> None:
+    model = stack(first=Added)
+    points, _ = watched(model, lambda: model(IDS))
+    has_all(points, [0, 1])
+    assert "added to something else" in points.flags["ContextLayer_mat_mul"].evidence[0]
+
+
 class Beside(nn.Module):
     """Attention and MLP beside one another, brought back to the stream by one projection of both."""
 
