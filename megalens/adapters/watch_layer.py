@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -343,6 +344,7 @@ class LayerSeen:
         What does not, such as the scale and shift of a norm that follow from a time, is no MLP's.
         """
         stream, first = self._streams | self._main, min(self._own, default=0)
+        few = {1, *(size for each in self.layer.gave for size in each.shape[:1])}
         left, seen = {*trail.origins, *owners_of(trail)}, set[int]()
         while self._main and left:
             number = left.pop()
@@ -350,8 +352,13 @@ class LayerSeen:
             if number in stream or (number > first and number not in self._own):
                 return True
             seen.add(number)
-            before = self._flow.made[number].given if number in self._own else None
-            left |= {*before.origins, *owners_of(before)} - seen if before is not None else set()
+            made = self._flow.made[number]
+            if number in self._own and made.given is not None:
+                left |= {*made.given.origins, *owners_of(made.given)} - seen
+            elif number in self._own and math.prod(made.shape[:-1]) not in few:
+                # What it is made of was lost, such as on the way from one layout of a distributed tensor to
+                # another; what follows from a time has a row for each sample.
+                return True
         return not self._main
 
     def convolved(self) -> Iterator[Made]:
