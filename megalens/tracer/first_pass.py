@@ -32,6 +32,7 @@ from .errors import describe_error
 from .graph_operator import compiles
 from .graph_probes import is_compiled
 from .own_hooks import OwnHook, hook_before, hooks_of, remove_all
+from .passes import in_transform
 from .points import IPassWatch, ModelPoints
 
 _OF_TORCH = frozenset(vars(nn.Module()))
@@ -224,7 +225,7 @@ class FirstPass:
             self._learned(lost)
 
     def _comes(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or in_transform():
             return
         self._came = True
         if self._watch is not None:

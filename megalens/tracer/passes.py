@@ -175,6 +175,20 @@ class MicroBatches:
         return enter
 
 
+TRANSFORMED = (
+    "Modules were called inside of torch.func (grad, vmap, jvp …), where a tensor has no values of its own "
+    "to read. What is computed there is neither traced nor measured; gradients of parameters are, as the "
+    "optimizer takes them."
+)
+
+
+def in_transform(tensor: Any = None) -> bool:
+    """Return whether a transformation of ``torch.func`` computes now; of a tensor, whether it is its own."""
+    if torch._C._functorch.peek_interpreter_stack() is None:
+        return False
+    return not isinstance(tensor, Tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
 class IPassSink(Protocol):
     """Receives forward passes of model chunks (``root``)."""
 

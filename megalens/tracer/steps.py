@@ -19,6 +19,7 @@ from torch import nn
 
 from .coordinator import Coordinator
 from .first_pass import FirstPass
+from .model_changes import ModelChanges
 from .own_hooks import hook_before, remove_all
 from .passes import OUTSIDE, PassHooks
 from .points import ModelPoints
@@ -75,6 +76,7 @@ class Steps:
         # Passes without gradients are what such steps are for.
         self.passes.phases = int(not training)
         self.forgotten = ForgottenStep(points.roots, coordinator.warn)
+        self._changes = ModelChanges(points.roots, coordinator.warn)
         self._first_pass = FirstPass(
             points,
             coordinator.warn,
@@ -138,6 +140,7 @@ class Steps:
         self._began_ns = now
         self.number += 1
         self.forgotten.close()
+        self._changes.look(self.number)
         if start.plan is not None or start.ids:
             self._apply(start)
         self._control = self._coordinator.budget.control(self.number)
@@ -221,6 +224,7 @@ class Steps:
 
     def release(self) -> None:
         self.forgotten.close()
+        self._changes.close()
         self._first_pass.close()
         self._instruments.notify("release", self.closed)
         self.passes.set(False)

@@ -117,6 +117,9 @@ _WORDS = {
 }
 
 
+_OF_ANYTHING = re.compile(r"inside of torch\.func|came into the model after tracing began")
+
+
 def reason(what: str, recording: Recording, name: str = "") -> str | None:
     """Return the sentence that says why there is nothing: of the flag, or of tracing this model at all."""
     if what in FLAGS and recording.refused:
@@ -124,7 +127,11 @@ def reason(what: str, recording: Recording, name: str = "") -> str | None:
     if said := recording.refusals.get(what) or recording.reasons.get(what):
         return said
     return next(
-        (each for each in recording.warnings if re.search(_WORDS[what], each) or (name and name in each)),
+        (
+            each
+            for each in recording.warnings
+            if re.search(_WORDS[what], each) or (name and name in each) or _OF_ANYTHING.search(each)
+        ),
         None,
     )
 

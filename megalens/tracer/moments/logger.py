@@ -18,7 +18,7 @@ from ...protocol import CAST_STATS, LEAST_RANKS, RANK_SCALAR, SCALED_STATS, Step
 from ...protocol.messages_generated import Announce, LoggedStatistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
-from ..passes import left_out_sentence
+from ..passes import TRANSFORMED, left_out_sentence
 from .casts import Casts, formats_of, held
 from .collector import Collector, MemberCollector, RootCollector
 from .features import WeightFeatures
@@ -428,6 +428,8 @@ class StatisticsLogger(Instrument):
         if self._due & _SITE_STATS:
             self._sites.take()
             self._sites.end()
+            if self._sites.transformed:
+                self.tracer.warn(TRANSFORMED)
             if self._sites.left_out:
                 if not self.left_out_passes:
                     self.tracer.warn(left_out_sentence(self._step, self._sites.left_out))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..coordinates import to_host
-from ..passes import OUTSIDE, TRAINING, MicroBatches, PassState, Unproven
+from ..passes import OUTSIDE, TRAINING, TRANSFORMED, MicroBatches, PassState, Unproven, in_transform
 from ..points import FLAGS, ModelPoints, Shards, Source
 from .batch import NO_ERROR, ROW_BYTES, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
 from .by_rows import TensorByRows, read_by_rows
@@ -253,6 +253,10 @@ class Capture(MicroBatches):
     def add(self, probe: TensorProbe, tensor: Any) -> None:
         """Record what one probe saw. Never raises: an error is counted and reported once."""
         if probe.rejected:
+            return
+        if in_transform(tensor):
+            probe.why, probe.failed = "it was called inside of torch.func", self.scope
+            self._warn(TRANSFORMED)
             return
         if self.holding and probe.plain and self._can_wait(probe.flag, tensor):
             started = _clock()

@@ -147,6 +147,45 @@ def grad_scaler(job: Job) -> None:
             job.loss(loss)
 
 
+@script(quick=True)
+def skipped_step(job: Job) -> None:
+    """The GradScaler skips a step: its loss, and so its gradients, are infinite."""
+    model = GPT()
+    optimizer = adam(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    job.watch(model, optimizer)
+    for number, (ids, targets) in enumerate(batches(4)):
+        with job.step():
+            loss = cross_entropy(model(ids), targets) * (float("inf") if number == 1 else 1.0)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            job.reduced()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+            job.loss(loss)
+
+
+@script(quick=True)
+def function_transforms(job: Job) -> None:
+    """torch.func gives loss and gradients of parameters that are no longer the model's."""
+    model = GPT()
+    optimizer = adam(model)
+    job.watch(model, optimizer)
+
+    def loss_of(parameters: dict[str, Tensor], ids: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(torch.func.functional_call(model, parameters, (ids,)), targets)
+
+    for ids, targets in batches():
+        with job.step():
+            parameters = {name: each.detach() for name, each in model.named_parameters()}
+            gradients, loss = torch.func.grad_and_value(loss_of)(parameters, ids, targets)
+            for name, parameter in model.named_parameters():
+                parameter.grad = gradients[name]
+            optimizer.step()
+            job.loss(loss)
+
+
 @script()
 def zeroed_gradients(job: Job) -> None:
     """Every second step's gradients are thrown away as a spike: zeroed in place before the step."""

@@ -5,7 +5,7 @@ resumed.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -181,6 +181,44 @@ def gradual_unfreezing(job: Job) -> None:
             loss.backward()
             optimizer.step()
             job.loss(loss)
+
+
+def train_changed(job: Job, change: Callable[[nn.Module], nn.Module]) -> None:
+    """Train, and have ``change`` put a module into the model before the third step; it returns that."""
+    model = GPT()
+    optimizer = adam(model)
+    job.watch(model, optimizer)
+    for number, (ids, targets) in enumerate(batches(4), 1):
+        if number == 3:
+            optimizer.add_param_group({"params": [*change(model).parameters()]})
+        with job.step():
+            loss = cross_entropy(model(ids), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            job.loss(loss)
+
+
+@script(quick=True)
+def grown_model(job: Job) -> None:
+    """A block is added in the middle of the run, as progressive stacking does."""
+
+    def grow(model: nn.Module) -> nn.Module:
+        model.blocks.append(new := Block(LAYERS))
+        return new
+
+    train_changed(job, grow)
+
+
+@script()
+def replaced_module(job: Job) -> None:
+    """An MLP is replaced by a new one in the middle of the run, as an adapter or a repair does."""
+
+    def replace(model: nn.Module) -> nn.Module:
+        model.blocks[0].mlp = MLP(0)
+        return model.blocks[0].mlp
+
+    train_changed(job, replace)
 
 
 @script(quick=True)

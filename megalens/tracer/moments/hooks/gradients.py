@@ -26,6 +26,10 @@ _FREED = (
     "optimizer that steps inside of it takes them. Give that optimizer to megalens.log_statistics, where it "
     "is one of torch's."
 )
+_SKIPPED = (
+    "The GradScaler skips steps with infinite gradients or NaN among them, to try a smaller scale: such a "
+    "step has no rows of gradients."
+)
 _AT_ONCE = {
     CAME: "set by the script where the pass gave none",
     WENT: "taken away",
@@ -150,6 +154,7 @@ class GradientMoment:
         if self._end is not None:
             self._end.begin(False)
         if self._scaler.skips and self._knows_steps and not stepped:
+            self._warn(_SKIPPED)
             return []
         unknown = self._unknown
         for part in own:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ...graph_probes import ALL_ITEMS, end_of, passes_of
 from ...own_hooks import Observed, hook_after, hook_before, remove_all
-from ...passes import at_each_backward
+from ...passes import at_each_backward, in_transform
 from .. import measure, measure_natively
 from ..casts import Casts, held
 from ..graph_totals import TotalSlots
@@ -159,6 +159,8 @@ class Sites:
         self.fired = False
         self.left_out = 0
         """Passes of this step that were no training, so far."""
+        self.transformed = False
+        """Whether anything was called inside of ``torch.func``."""
         self.half = False
         """Whether the model runs in half precision, which asks for a loss scale."""
 
@@ -263,6 +265,9 @@ class Sites:
 
     def _counts(self, probe: MomentProbe) -> bool:
         if self.paused:
+            return False
+        if in_transform():
+            self.transformed = True
             return False
         recomputing = torch._C._current_graph_task_id() != -1
         if torch.is_grad_enabled():
