@@ -20,6 +20,7 @@ from ..tracer.moments.hooks.loss_scale import LossScale
 from ..tracer.moments.intervals import JUDGED, OF_POINTS, STATE, Intervals
 from ..tracer.moments.jsonl import JsonlFiles
 from ..tracer.moments.logger import StatisticsLogger
+from ..tracer.own_hooks import hooked_optimizer
 from ..tracer.points import IAdapter, ModelPoints
 from ..tracer.sending.peers import Rendezvous
 from ..tracer.settings import TraceSettings
@@ -338,7 +339,7 @@ def _optimizers(given: Any) -> list[Optimizer]:
     found = []
     for each in many:
         # One that chains several has no single one inside.
-        inner = each if hasattr(each, "chained_optimizers") else getattr(each, "optimizer", each)
+        inner = each if hasattr(each, "chained_optimizers") else hooked_optimizer(each)
         if isinstance(inner, Optimizer):
             found.append(inner)
         elif each is not None and not hasattr(each, "step"):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import nn
+from torch.optim import Optimizer
 
 Observed = Callable[[Callable[[Any], None]], Any]
 """Calls what it is given with a tensor of each forward pass, until ``remove()`` of what it returns."""
@@ -176,3 +177,16 @@ def _stripped(state: Any) -> Any:
                     each.pop(number, None)
             state = {**state, **copies}
     return state
+
+
+def hooked_optimizer(optimizer: Any) -> Any:
+    """Return the optimizer whose steps call hooks: itself, or the one that it wraps; None for anything else.
+
+    What only wraps one calls no hooks, though it may be an ``Optimizer`` by its class, as those of accelerate
+    and torch's ``PostLocalSGDOptimizer`` are.
+    """
+    inner = getattr(optimizer, "optimizer", optimizer)
+    if isinstance(inner, Optimizer) and not hasattr(inner, "_optimizer_step_pre_hooks"):
+        # Its __init__ was not called.
+        inner = getattr(inner, "optim", None)
+    return inner if hasattr(inner, "register_step_post_hook") else None

@@ -21,7 +21,7 @@ from .errors import TracerError, describe_error, plain_text
 from .graph_probes import GraphProbes
 from .instrument import SPAN_KINDS, Instrument
 from .moments.graph_totals import GraphTotals
-from .own_hooks import remove_all
+from .own_hooks import hooked_optimizer, remove_all
 from .points import ModelPoints
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Rendezvous
@@ -164,9 +164,8 @@ class Tracer:
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> StepHandle:
         """End a step at each ``optimizer.step()``, instead of ``with tracer.step()``, until ``remove()``."""
-        # What only wraps an optimizer, as accelerate does, has no hooks of its own.
-        inner = getattr(optimizer, "optimizer", optimizer)
-        if not hasattr(inner, "register_step_post_hook"):
+        inner = hooked_optimizer(optimizer)
+        if inner is None:
             raise TracerError(
                 f"wrap(…) must be given a torch.optim.Optimizer, got a {type(optimizer).__name__}."
             )

@@ -1,6 +1,7 @@
 """Steps, micro-batches, phases and probes, seen through a real socket."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from megalens import NoOp, Tile, trace
 from megalens.adapters import Adapter
 from megalens.protocol import ProtocolError
 from megalens.tracer import TracerError
+from megalens.tracer.own_hooks import hooked_optimizer
 
 
 def test_a_training_that_goes_on_counts_on(gpt, ids, traced, small_hub) -> None:
@@ -146,6 +148,20 @@ def test_wrapping_an_optimizer_ends_a_step_at_each_of_its_own_and_can_be_undone(
     assert [(r["step"], r["micro_batch"]) for r in small_hub.next_rows(4)] == [(1, 0), (1, 1), (2, 0), (2, 1)]
     assert small_hub.rows.empty()
     assert not optimizer._optimizer_step_post_hooks
+
+
+class _OnlyWraps(torch.optim.Optimizer):
+    """An optimizer by its class alone, as torch's PostLocalSGDOptimizer."""
+
+    def __init__(self, optim: torch.optim.Optimizer) -> None:
+        self.optim = optim
+
+
+@pytest.mark.parametrize("wrapped", [lambda inner: SimpleNamespace(optimizer=inner), _OnlyWraps])
+def test_of_what_wraps_an_optimizer_the_one_inside_is_hooked(wrapped) -> None:
+    inner = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)
+    assert hooked_optimizer(wrapped(inner)) is inner
+    assert hooked_optimizer(inner) is inner
 
 
 def test_hooks_exist_only_while_a_flag_needs_them(gpt, ids, traced) -> None:
