@@ -330,8 +330,9 @@ class LayerSeen:
                 continue
             first = self._gated(trail) or self._activated(trail)
             if first is None:
-                if bent(trail) or any(bent(p.left) or bent(p.right) for p in trail.products):
-                    untold.append((made, None))
+                # A stream that is bent between layers is no MLP's.
+                here = [each for each in _bent_parts(trail) if (each.origins | owners_of(each)) & self._own]
+                untold += [(made, None)] if here else []
                 continue
             halves = (first.gate, first.up) if isinstance(first, Gated) else (first,)
             if not any((half.made.number, index) in used for half in halves for index in half.indices):
@@ -415,6 +416,12 @@ class LayerSeen:
                 )
             found[owner] = distinct if len(here) == columns else sorted(distinct)
         return found
+
+
+def _bent_parts(trail: Trail) -> list[Trail]:
+    """Return what of a tensor went through a nonlinearity: itself, or factors that it is the product of."""
+    factors = [each for product in trail.products for each in (product.left, product.right)]
+    return [each for each in (trail, *factors) if bent(each)]
 
 
 def trail_words(trail: Trail | None) -> str:

@@ -179,6 +179,21 @@ def _stripped(state: Any) -> Any:
     return state
 
 
+def step_hook(call: Callable[..., Any]) -> Callable[..., None]:
+    """Return a hook of an optimizer that ``torch.compile`` leaves as it is where it compiles the step.
+
+    What is traced through would change that code, and its numbers with it. torch's own ``step`` breaks the
+    graph before hooks are called, so that they cost none.
+    """
+
+    def hook(*args: Any) -> None:
+        call(*args)
+
+    hook._torchdynamo_disable = True  # type: ignore[attr-defined]
+    leave_uncompiled(hook)
+    return hook
+
+
 def hooked_optimizer(optimizer: Any) -> Any:
     """Return the optimizer whose steps call hooks: itself, or the one that it wraps; None for anything else.
 

@@ -21,7 +21,7 @@ from .errors import TracerError, describe_error, plain_text
 from .graph_probes import GraphProbes
 from .instrument import SPAN_KINDS, Instrument
 from .moments.graph_totals import GraphTotals
-from .own_hooks import hooked_optimizer, remove_all
+from .own_hooks import hooked_optimizer, remove_all, step_hook
 from .points import ModelPoints
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Rendezvous
@@ -181,7 +181,7 @@ class Tracer:
                 steps.end()
                 steps.begin()
 
-        hook = inner.register_step_post_hook(stepped)
+        hook = inner.register_step_post_hook(step_hook(stepped))
 
         def undo() -> None:
             hook.remove()

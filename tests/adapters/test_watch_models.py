@@ -551,6 +551,25 @@ class Added(Attention):
         return self.d(mixed.transpose(1, 2).reshape(x.shape))
 
 
+class Neighbours(nn.Module):
+    """A layer of a graph network, whose stream goes through the nonlinearity itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own, self.others = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (
+            self.own(x) + torch.zeros_like(x).index_add(1, torch.arange(S).flip(0), self.others(x))
+        ).relu()
+
+
+def test_a_nonlinearity_between_layers_makes_no_mlp_of_the_next_projection() -> None:
+    model = Stack(*(Neighbours() for _ in range(3)))
+    points, _ = watched(model, lambda: model(IDS))
+    assert [layers_of(points, flag) for flag in (*MLP, "HiddenStates")] == [[], [], [0, 1, 2]]
+
+
 def test_what_is_added_to_what_the_attention_gives_is_said() -> None:
     model = stack(first=Added)
     points, _ = watched(model, lambda: model(IDS))

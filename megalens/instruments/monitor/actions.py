@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 from ...protocol import is_whole
 from ...tracer.errors import TracerError, describe_error
 from ...tracer.moments.points import ParamPoint
-from ...tracer.own_hooks import remove_all
+from ...tracer.own_hooks import remove_all, step_hook
 from .table import OPTIMIZER_RATE, OPTIMIZER_STEPS, OPTIMIZER_WRITTEN
 
 _MOST = 256
@@ -44,8 +44,9 @@ class OptimizerNumbers:
         self._left: dict[int, list[tuple[int, int]]] = {}
         # Written in the training thread, taken in the producer thread.
         self._steps: OrderedDict[int, dict[str, float]] = OrderedDict()
-        self._handles = [each.register_step_pre_hook(self._begins) for each in optimizers]
-        self._handles += [each.register_step_post_hook(self._ends) for each in optimizers]
+        begins, ends = step_hook(self._begins), step_hook(self._ends)
+        self._handles = [each.register_step_pre_hook(begins) for each in optimizers]
+        self._handles += [each.register_step_post_hook(ends) for each in optimizers]
 
     def step_ends(self, step: int) -> None:
         """Keep what was read for ``step``."""

@@ -18,7 +18,7 @@ from torch.utils.data import dataloader
 from ...tracer.collectives import Replaced
 from ...tracer.graph_probes import end_of
 from ...tracer.instrument import Instrument
-from ...tracer.own_hooks import hook_after, hook_before, remove_all
+from ...tracer.own_hooks import hook_after, hook_before, remove_all, step_hook
 from ...tracer.passes import when_backpropagated
 from .noted_span import Span
 
@@ -89,8 +89,8 @@ class LoopHooks:
         if self._handles:
             return
         self._handles = [
-            register_optimizer_step_pre_hook(self._optimizer_begins),
-            register_optimizer_step_post_hook(self._optimizer_ends),
+            register_optimizer_step_pre_hook(step_hook(self._optimizer_begins)),
+            register_optimizer_step_post_hook(step_hook(self._optimizer_ends)),
         ]
         self._replace(dataloader._BaseDataLoaderIter, "__next__", "data")
         for module in (torch, torch.serialization):

@@ -211,9 +211,11 @@ def two_losses_retain_graph(job: Job) -> None:
             job.loss(first + second)
 
 
-@script()
+@script(quick=True)
 def adversarial(job: Job) -> None:
-    """Two models and two optimizers that take turns in a step, as a GAN's."""
+    """Two models and two optimizers that take turns in a step, as a GAN's: the second loss gives the first
+    model gradients that its optimizer never takes.
+    """
     generator, critic = GPT(layers=1), GPT(layers=2)
     of_generator, of_critic = adam(generator), torch.optim.SGD(critic.parameters(), lr=0.05)
     job.watch(generator, of_generator)
@@ -225,7 +227,7 @@ def adversarial(job: Job) -> None:
             of_critic.zero_grad()
             scores.backward()
             of_critic.step()
-            loss = -(fake.softmax(-1) * critic(ids).detach()).sum(-1).mean()
+            loss = -(fake.softmax(-1) * critic(ids)).sum(-1).mean()
             of_generator.zero_grad()
             loss.backward()
             of_generator.step()

@@ -121,6 +121,22 @@ def compiled_blocks(job: Job) -> None:
     train(job, model, compiled=True)
 
 
+@script()
+def compiled_optimizer(job: Job) -> None:
+    """The optimizer's step is compiled, hooks and all."""
+    model = GPT()
+    optimizer = adam(model)
+    job.watch(model, optimizer)
+    step = torch.compile(optimizer.step, backend="aot_eager")
+    for ids, targets in batches():
+        with job.step():
+            loss = cross_entropy(model(ids), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            step()
+            job.loss(loss)
+
+
 @script(quick=True)
 def tied_weights(job: Job) -> None:
     """The head's weight is the embedding's."""

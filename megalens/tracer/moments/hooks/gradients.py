@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ...own_hooks import step_hook
 from ..part import MeasuredRows
 from ..points import ParamPoint
 from .backward_end import UNREDUCED, BackwardEnd, OwnGradients
@@ -111,8 +112,9 @@ class GradientMoment:
         )
         self._remove.append(self._end.close)
         for optimizer in optimizers:
-            self._remove.append(optimizer.register_step_pre_hook(self._before_step).remove)
-            self._remove.append(optimizer.register_step_post_hook(self._after_step).remove)
+            before, after = step_hook(self._before_step), step_hook(self._after_step)
+            self._remove.append(optimizer.register_step_pre_hook(before).remove)
+            self._remove.append(optimizer.register_step_post_hook(after).remove)
             self._knows_steps = True
 
     def _forget(self) -> None:
@@ -123,7 +125,7 @@ class GradientMoment:
         self._refused: Tensor | None = None
         self._waiting: Optimizer | None = None
         self._start: list[Noted] | None = None
-        self._stepped = self._freed = False
+        self._stepped = self._freed = self._all_taken = False
         self._passes = 0
 
     def begin(self, due: Collection[str]) -> None:
@@ -195,6 +197,10 @@ class GradientMoment:
         if self._unknown:
             self._parts = []
         elif self._complete and not (start and self._versions.unchanged(start)):
+            if self._all_taken:
+                # As where a discriminator's gradients are added to by the generator's pass.
+                self._settled = [_part_of(part, self._ids, True) for part in self._parts]
+                self._settled_ids, self._all_taken = set(self._ids), False
             self._passes += 1
             self._parts = list(self._measured("pre_clip", True))
             if self._optimizers:
@@ -271,7 +277,8 @@ class GradientMoment:
             divide = not self._unknown and not self._scaler.unscaled(optimizer)
             parts = list(self._measured("pre_step", divide, None if every else ids))
         if every:
-            self._parts = parts
+            self._parts, self._all_taken = parts, True
+            self._settled, self._settled_ids = [], set()
             return
         # Later passes leave gradients of other optimizers there, too.
         self._settled = [_part_of(part, ids, False) for part in self._settled]
