@@ -37,6 +37,7 @@ FOREIGN = {
     "_parameters",
     "_replace",
     "_resolve_group",
+    "_torchdynamo_disable",
     "_unsafe_view",
     "_version",
 }
