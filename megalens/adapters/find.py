@@ -74,7 +74,7 @@ def find_points(model: nn.Module | Sequence[nn.Module], adapter: Any = None) -> 
         return points
     points.told = adapter is not None
     if points.model.get("adapter") != MegatronAdapter.name:
-        points.watch = lambda: _pass_watch(points, adapter)
+        points.watch = lambda newest: _pass_watch(newest, adapter)
     return points
 
 

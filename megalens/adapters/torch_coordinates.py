@@ -88,8 +88,7 @@ def torch_coordinates(model: nn.Module) -> RankCoordinates:
 
     The tensor-parallel group is that over which ``parallelize_module`` has spread the parameters; the
     replicas are those of ``fully_shard``, FSDP or DDP, and where there is none of them, all ranks that are
-    not of one tensor-parallel group. Pipeline stages leave no mark on a model: with them, use
-    :func:`mesh_place`.
+    not of one tensor-parallel group. Pipeline stages leave no mark on a model (``torch_pipeline.py``).
     """
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):

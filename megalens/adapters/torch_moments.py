@@ -172,7 +172,9 @@ class TorchMoments:
             if (several and last.isdecimal()) or _shows_number(own, number):
                 # Of several stacks each counts its own layers.
                 continue
-            wordings = (f"{each}.layers.{number}".lstrip(".") for each in (stack, stack.replace(".", "_")))
+            holders = (f"{each}.layers" for each in (stack, stack.replace(".", "_")))
+            # In a stage of a pipeline the name has another number.
+            wordings = (f"{each}.{number}".lstrip(".") for each in (*[stack] * last.isdecimal(), *holders))
             name = next((text for text in wordings if _shows_number(text, number)), None)
             if name is not None:
                 renamed[own] = name

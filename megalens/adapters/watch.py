@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -94,8 +94,13 @@ class PassWatch:
     def __exit__(self, kind: Any, *_: Any) -> None:
         self.end(failed=kind is not None)
 
-    def begin(self) -> None:
-        """Begin to watch, before the forward pass."""
+    def begin(self, given: Iterable[Any] = ()) -> None:
+        """Begin to watch, before the forward pass, of which ``given`` are the arguments."""
+        if self._points.place.pp:
+            # The residual stream comes from another process, as rows of an embedding would here.
+            for value in given:
+                if isinstance(value, Tensor) and value.is_floating_point() and value.ndim:
+                    self._flow.begin(value)
         # Before what other hooks make of it: a parallel style may give the module another tensor.
         called, returned = self._guarded(self._called), self._guarded(self._returned)
         for module in dict.fromkeys(each for root in self._points.roots for each in root.modules()):

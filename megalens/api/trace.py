@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ..adapters.find import find_points
+from ..adapters.torch_pipeline import in_pipeline, stage_place
 from ..protocol import RUNS_FOLDER, MegalensError, parse_budget
 from ..slices import find_slices, load
 from ..tracer.coordinates import RankCoordinates
@@ -177,16 +178,19 @@ def _resumed_folder(resume: str | Path, record: str | Path | None) -> Path:
 
 
 def _placed(points: ModelPoints, place: RankCoordinates | None) -> ModelPoints:
-    """Return the points with this process's coordinates in the job; without any it is a replica."""
-    distributed = torch.distributed
-    if place is not None:
-        return replace(points, place=place)
-    if points.place.world_size > 1 or not (distributed.is_available() and distributed.is_initialized()):
+    """Return the points with this process's coordinates in the job, by default as a replica or a stage."""
+    if points.numbered:
         return points
-    rank, world = distributed.get_rank(), distributed.get_world_size()
-    return replace(
-        points, place=RankCoordinates(rank=rank, dp=rank, tp_ranks=(rank,), world_size=world, dp_size=world)
-    )
+    distributed = torch.distributed
+    if place is None:
+        place = points.place
+        if place.world_size == 1 and distributed.is_available() and distributed.is_initialized():
+            rank, world = distributed.get_rank(), distributed.get_world_size()
+            place = RankCoordinates(rank=rank, dp=rank, tp_ranks=(rank,), world_size=world, dp_size=world)
+        if points.watch is not None and place.world_size > 1:
+            place = stage_place(points.roots, place)
+    points = replace(points, place=place)
+    return points if points.watch is None else in_pipeline(points)
 
 
 def model_points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) -> ModelPoints:

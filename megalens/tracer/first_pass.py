@@ -15,12 +15,13 @@ Puts back what a pass that is none of the training's has changed: the next one f
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
 import random
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -136,6 +137,7 @@ def _of_container(value: Any, before: Any) -> Callable[[], None]:
 
 _COMPILED = "_compiled_call_impl"
 _COMPILES = os.path.join("torch", "_dynamo", "eval_frame.py")
+_INFERENCE = ("_forward_metadata_inference", "_backward_metadata_inference")
 _PLAIN = (Tensor, int, float, str, bool, torch.dtype, torch.device, type(None))
 """What a pass can be given a second time: it holds nothing that the first time has changed."""
 
@@ -224,6 +226,15 @@ class FirstPass:
             self.fresh = True
             self._learned(lost)
 
+    def say_stage(self, stage: Any) -> None:
+        """Say where the model is a stage of a pipeline, and was not known to be one."""
+        if stage.submod in self._points.roots and stage.group_size > self._points.place.pp_size:
+            self._warn(
+                f"This model is stage {stage.stage_index} of {stage.num_stages} of a pipeline, made after "
+                "tracing began: it is taken for a replica, and its layers are numbered from 0. Make "
+                "PipelineStage before megalens.trace."
+            )
+
     def _comes(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if torch.compiler.is_compiling() or in_transform():
             return
@@ -235,9 +246,9 @@ class FirstPass:
             self._look_before(module, args, kwargs)
         else:
             self._trains = torch.is_grad_enabled()
-            self._begin()
+            self._begin((*args, *kwargs.values()))
 
-    def _begin(self) -> None:
+    def _begin(self, given: Iterable[Any]) -> None:
         make = self._points.watch
         if make is None or (self._provisional and not self._trains):
             return
@@ -245,8 +256,8 @@ class FirstPass:
             left, self._left = self._left, None
             if left is not None:
                 left.end()
-            watch = make()
-            watch.begin()
+            watch = make(self._points)
+            watch.begin(given)
         except Exception as error:
             self._give_up(error)
         else:
@@ -313,7 +324,7 @@ class FirstPass:
         self._trains = True
         try:
             with _all_apart(), extra_pass(module):
-                self._begin()
+                self._begin((*args, *kwargs.values()))
                 try:
                     output = module(*args, **kwargs)
                 finally:
@@ -345,6 +356,28 @@ def _all_apart() -> Iterator[None]:
         for each in tuple(_there):
             stack.enter_context(each.apart())
         yield
+
+
+def leave_out_shape_inference() -> None:
+    """Let nobody take for the training's what stages of ``torch.distributed.pipelining`` compute before their
+    first step, to learn the shapes of tensors. Safe at any time; does nothing where the script has none.
+    """
+    stage_class = getattr(sys.modules.get("torch.distributed.pipelining.stage"), "PipelineStage", None)
+    for name in _INFERENCE:
+        own = getattr(stage_class, name, None)
+        if own is not None and not hasattr(own, "__wrapped__"):
+            setattr(stage_class, name, _left_out(own))
+
+
+def _left_out(own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def inference(stage: Any, *args: Any, **kwargs: Any) -> Any:
+        for each in tuple(_there):
+            each.say_stage(stage)
+        with _all_apart():
+            return own(stage, *args, **kwargs)
+
+    return inference
 
 
 class _CompiledCall:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -208,7 +208,9 @@ class IPassWatch(Protocol):
     @property
     def interrupted(self) -> bool: ...
 
-    def begin(self) -> None: ...
+    def begin(self, given: Iterable[Any] = ()) -> None:
+        """Begin to watch a pass that is given these arguments."""
+        ...
 
     def interrupt(self) -> None:
         """Learn nothing of this pass, in which something is about to be compiled: take the hooks off."""
@@ -261,14 +263,16 @@ class ModelPoints:
     place : RankCoordinates
         Where this process stands.
     watch : callable, optional
-        Makes what watches a forward pass, where one is to decide what is supposed so far. A flag without
-        layers may have some after it.
+        Makes of such points what watches a forward pass, where one is to decide what is supposed so far. A
+        flag without layers may have some after it.
     told : bool
         Whether the user's own adapter says where the tensors are: then no pass has to confirm it.
     table : callable, optional
         Makes rows of them for people: flag, layers, modules, and what shows that it is so.
     untraceable : str, optional
         Why no tensor can be traced, although it is known where they are.
+    numbered : bool
+        Whether an adapter that sees one stage of a pipeline has been told of the layers of the others.
     """
 
     roots: tuple[nn.Module, ...]
@@ -276,10 +280,11 @@ class ModelPoints:
     flags: Mapping[str, FlagPoints]
     sites: Mapping[str, SitePoints] = field(default_factory=dict)
     place: RankCoordinates = field(default_factory=RankCoordinates)
-    watch: Callable[[], IPassWatch] | None = None
+    watch: Callable[[ModelPoints], IPassWatch] | None = None
     told: bool = False
     table: Callable[[ModelPoints], Sequence[PointRow]] | None = None
     untraceable: str | None = None
+    numbered: bool = False
 
     def traceable(self, flag: str) -> FlagPoints:
         """Return where a flag can be traced."""

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from .coordinator import Coordinator
-from .first_pass import FirstPass
+from .first_pass import FirstPass, leave_out_shape_inference
 from .model_changes import ModelChanges
 from .own_hooks import hook_before, remove_all
 from .passes import OUTSIDE, PassHooks
@@ -141,6 +141,7 @@ class Steps:
         self.number += 1
         self.forgotten.close()
         self._changes.look(self.number)
+        leave_out_shape_inference()
         if start.plan is not None or start.ids:
             self._apply(start)
         self._control = self._coordinator.budget.control(self.number)

@@ -27,7 +27,7 @@ class Watch:
         self.interrupted = False
         self.changed = {(MLP1, 1), (MLP2, 0), (MLP2, 1)}
 
-    def begin(self) -> None:
+    def begin(self, given: object = ()) -> None:
         self.passes.append("begin")
 
     def interrupt(self) -> None:
@@ -59,7 +59,7 @@ class Watched:
         supposed = replace(seen, flags=flags)
         learned = replace(seen, flags={**seen.flags, MLP2: FlagPoints(reason="No pass has it.")})
 
-        def watch() -> Watch:
+        def watch(_: object) -> Watch:
             self.watches.append(Watch(supposed, learned))
             if self.fails:
                 self.watches[-1].finish = lambda: 1 / 0

@@ -102,7 +102,9 @@ def test_weights_buffers_and_random_numbers_are_those_of_a_training_that_nobody_
 def test_nothing_of_a_watch_is_left_once_its_pass_is_over(traced, monkeypatch) -> None:
     watches: list[weakref.ref[PassWatch]] = []
     begin = PassWatch.begin
-    monkeypatch.setattr(PassWatch, "begin", lambda self: (watches.append(weakref.ref(self)), begin(self))[1])
+    monkeypatch.setattr(
+        PassWatch, "begin", lambda self, given: (watches.append(weakref.ref(self)), begin(self, given))[1]
+    )
     model = demo()
     tracer = traced(model, flags=dict.fromkeys(EVERYTHING, NoOp()))
     with tracer.step():
@@ -121,7 +123,7 @@ def test_watching_does_not_load_the_compiler() -> None:
     script = (
         "import sys, torch; from megalens.adapters import find_points; from megalens.demo.model import GPT, GPTConfig;"
         "model = GPT(GPTConfig(vocabulary=16, layers=1, hidden=16, heads=2, sequence=8)); ids = torch.zeros(1, 4).long();"
-        "watch = find_points(model).watch(); watch.begin(); model(ids); watch.end(); points = watch.finish();"
+        "points = find_points(model); watch = points.watch(points); watch.begin(); model(ids); watch.end(); points = watch.finish();"
         "assert points.flags['QKV_mat_mul'].evidence; sys.exit('torch._dynamo' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], timeout=120).returncode == 0

@@ -63,7 +63,7 @@ def watched_points(model: nn.Module, adapter: IAdapter | None = None) -> ModelPo
     points = find_points(model, adapter)
     if points.watch is None:
         return points
-    watch = points.watch()
+    watch = points.watch(points)
     try:
         short_pass(model, _watched(watch))
         watch.end()
