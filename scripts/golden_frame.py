@@ -14,7 +14,15 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["STREAMS", "arrow_schema", "arrow_table", "frame_bytes", "frame_parts", "rows_as_json"]
+__all__ = [
+    "STREAMS",
+    "arrow_schema",
+    "arrow_table",
+    "frame_bytes",
+    "frame_parts",
+    "rows_as_json",
+    "rows_of_json",
+]
 
 STREAMS: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "protocol/streams.json").read_text(encoding="utf-8")
@@ -70,6 +78,16 @@ def frame_parts(data: bytes) -> tuple[tuple[Any, ...], pa.Table]:
 def rows_as_json(table: pa.Table) -> list[dict[str, Any]]:
     """Return rows for JSON, in which numbers that are not finite, and minus zero, are words."""
     return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
+def rows_of_json(stream: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows that a JSON says so."""
+    types = {each["name"]: each["type"] for each in STREAMS[stream]["fields"]}
+
+    def read(value: Any) -> Any:
+        return [read(item) for item in value] if isinstance(value, list) else float(value)
+
+    return [{name: read(of) if "float" in types[name] else of for name, of in row.items()} for row in rows]
 
 
 def _plain(value: Any) -> Any:
