@@ -6,7 +6,6 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -15,6 +14,8 @@ from torch.nn import functional
 from torch.utils.hooks import RemovableHandle
 from websockets.sync.client import connect
 from websockets.sync.server import Server, ServerConnection, serve
+
+from megalens.demo.train import Untraced
 
 __all__ = ["GatheringPeer", "PeerTracer"]
 
@@ -69,7 +70,7 @@ class _Sender:
                 pass
 
 
-class PeerTracer:
+class PeerTracer(Untraced):
     """Traces QKV, MLP1 and MLP2 of the demo model the way that exists elsewhere, written small.
 
     Each hook reduces the tensor to tiles over the features, copies it to the CPU and puts it on the queue; the sender turns each into a list, and the list into JSON text.
@@ -91,17 +92,6 @@ class PeerTracer:
         self.say: Callable[[str], None] = self._sender.put
         """Sends a message after the tensors that wait."""
         self._hooks = list(self._install(model))
-
-    def step(self) -> AbstractContextManager[Any]:
-        """Do nothing around a step: the hooks do it all."""
-        return nullcontext()
-
-    def phase(self, name: str) -> AbstractContextManager[Any]:
-        """Do nothing around a phase."""
-        return nullcontext()
-
-    def log(self, **values: Any) -> None:
-        """Drop the values: this way has no scalars."""
 
     def close(self) -> None:
         """Remove the hooks, throw away what waits, and stop."""
@@ -130,11 +120,12 @@ def _text(item: tuple[int, int, Tensor] | str) -> str:
     if isinstance(item, str):
         return item
     kind, layer, tensor = item
+    return _update(tensor, update_type=kind, layer_id=layer)
+
+
+def _update(values: Tensor, **of: Any) -> str:
     return json.dumps(
-        {
-            **{"type": "update", "update_type": kind, "layer_id": layer},
-            **{"args": list(tensor.shape), "result": tensor.flatten().tolist()},
-        }
+        {"type": "update", **of, "args": list(values.shape), "result": values.flatten().tolist()}
     )
 
 
@@ -187,6 +178,4 @@ class GatheringPeer:
 def _gathered_text(item: tuple[str, Tensor]) -> str:
     name, tensor = item
     tiles = _tiled(tensor.transpose(0, 1))
-    return json.dumps(
-        {"type": "update", "layer": name, "args": list(tiles.shape), "result": tiles.flatten().tolist()}
-    )
+    return _update(tiles, layer=name)
