@@ -14,8 +14,17 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from scripts.golden_frame import arrow_table, frame_bytes, frame_parts, rows_as_json, rows_of_json
-from scripts.golden_recording import index_entries, read_rows
+from scripts.golden_files import (
+    arrow_table,
+    frame_bytes,
+    frame_parts,
+    index_entries,
+    read_rows,
+    recorded_frames,
+    recording_files,
+    rows_as_json,
+    rows_of_json,
+)
 from scripts.hand_cases import hand_cases
 from scripts.message_fixtures import message_cases
 from scripts.moment_fixtures import merge_cases, name_cases, raw_cases
@@ -24,7 +33,6 @@ from scripts.pattern_cases import pattern_cases
 from scripts.plan_cases import plan_cases
 from scripts.projection_cases import projection_cases
 from scripts.rank_map_cases import rank_map_cases
-from scripts.recording_fixtures import recorded_frames, recording_files
 from scripts.request_cases import request_cases
 from scripts.trend_fixtures import trend_cases
 
