@@ -249,34 +249,21 @@ def recording_files() -> dict[str, bytes]:
     return files
 
 
-def _tensor(**changes: object) -> dict[str, object]:
-    row: dict[str, object] = {
-        "step": 7,
-        "micro_batch": 0,
-        "phase": "train",
-        "pass": "forward",
-        "rank": 0,
-        "layer": 0,
-        "flag": "MLP1_mat_mul",
-        "part": "",
-        "compressor": "Tile(tiles=3, reduction='mean')",
-        "source_shape": [2, 2, 8],
-        "shape": [1, 2, 3],
-        "values": [0.5, -1.25, 3.0, 0.0, 1e-30, -65504.0],
-        "labels": [],
-        "nan_count": 0,
-        "inf_count": 0,
-    }
-    return row | changes
+_ROW: dict[str, Any] = {
+    **{"micro_batch": 0, "phase": "train", "pass": "forward", "rank": 0, "flag": "MLP1_mat_mul", "part": ""},
+    **{"compressor": "Tile(tiles=3, reduction='mean')", "source_shape": [2, 2, 8], "shape": [1, 2, 3]},
+    **{"labels": [], "nan_count": 0, "inf_count": 0},
+}
 
 
 def _tensors(step: int) -> Rows:
-    return [_tensor(step=step, layer=layer, values=[step + layer / 8] * 6) for layer in (0, 1)]
+    return [{**_ROW, "step": step, "layer": layer, "values": [step + layer / 8] * 6} for layer in (0, 1)]
 
 
 def _tokens(step: int) -> dict[str, Any]:
     read = {"source_shape": [2, 2], "shape": [1, 2], "values": [104.0, 233.0], "labels": ["h", "é"]}
-    return _tensor(step=step, layer=-1, flag="InputTokens", part="ids", compressor="NoOp()", **read)
+    of = {"step": step, "layer": -1, "flag": "InputTokens", "part": "ids", "compressor": "NoOp()"}
+    return {**_ROW, **of, **read}
 
 
 def _losses(step: int, better: float = 0.0) -> Rows:

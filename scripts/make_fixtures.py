@@ -27,14 +27,12 @@ from scripts.golden_files import (
 )
 from scripts.hand_cases import hand_cases
 from scripts.message_fixtures import message_cases
-from scripts.moment_fixtures import merge_cases, name_cases, raw_cases
+from scripts.moment_fixtures import merge_cases, name_cases, raw_cases, trend_cases
 from scripts.moment_group_cases import group_cases
 from scripts.pattern_cases import pattern_cases
-from scripts.plan_cases import plan_cases
+from scripts.plan_cases import plan_cases, rank_map_cases
 from scripts.projection_cases import projection_cases
-from scripts.rank_map_cases import rank_map_cases
 from scripts.request_cases import request_cases
-from scripts.trend_fixtures import trend_cases
 
 PROTOCOL = Path(__file__).parents[1] / "protocol"
 ROOT = PROTOCOL / "fixtures"
