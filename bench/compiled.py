@@ -127,7 +127,7 @@ class _Training:
             with mode or nullcontext(), mixed:
                 logits = self._run(self._ids[:, :-1])
             loss = nn.functional.cross_entropy(logits.float().flatten(0, 1), self._ids[:, 1:].flatten())
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             self._optimizer.step()
             self._optimizer.zero_grad()
         if self._dtype is not None and len(self.losses) < 3:
@@ -158,8 +158,6 @@ def _training(name: str, folder: Path, tracers: list[Any]) -> _Training:
 
 def _copied(module: ModuleType, name: str) -> Any:
     spec = importlib.util.spec_from_file_location(f"{module.__package__}._{name}", str(module.__file__))
-    assert spec is not None
-    assert spec.loader is not None
     copy = importlib.util.module_from_spec(spec)
     # Its dataclasses look their module up.
     sys.modules[spec.name] = copy
@@ -169,11 +167,11 @@ def _copied(module: ModuleType, name: str) -> Any:
 
 def _hook_states(model: nn.Module) -> None:
     """Place probes at the modules where the tracer has them, forward only, as an operator that changes a state."""
-    library: Any = torch.library.Library("megalens_bench", "FRAGMENT")  # type: ignore[no-untyped-call]
+    library: Any = torch.library.Library("megalens_bench", "FRAGMENT")
     library.define("seen(Tensor tensor, Tensor(a!) state, int number) -> ()")
     library.impl("seen", lambda tensor, state, number: None, "CompositeExplicitAutograd")
     torch.library.register_fake("megalens_bench::seen", lambda tensor, state, number: None, lib=library)
-    model.library, state = library, torch.zeros(1)  # type: ignore[assignment]
+    model.library, state = library, torch.zeros(1)
 
     def seen(number: int, module: nn.Module, given: Any, output: Any) -> None:
         torch.ops.megalens_bench.seen(output, state, number)
@@ -185,7 +183,7 @@ def _hook_states(model: nn.Module) -> None:
         source.module.register_forward_hook(partial(seen, number))
 
 
-class _PassOn(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _PassOn(TorchDispatchMode):
     """Sees every operation and does nothing: the least that following a pass takes."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

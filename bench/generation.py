@@ -23,8 +23,8 @@ from megalens.instruments.generation.language_model import Sampler, evaluating
 
 from .common import Measured, Row, benchmark, divided, judged, percentile, ratio, timed
 from .live import Lab, fresh, resident_bytes, running_lab
-from .peer import PeerTracer
 from .recordings import FLAGS
+from .tracer import PeerTracer
 
 __all__ = ["generation", "long_text", "token_latency"]
 

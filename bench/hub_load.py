@@ -95,7 +95,7 @@ def measure(options: argparse.Namespace, record: Path) -> dict[str, Any]:
         hub.end(0)
         recorded = RunFolder(entry.record).read("tensors", columns=["step"]).num_rows
         told = {"sent": sent, "joined": joined, "half": half, "recorded": recorded}
-        return {**seen, **told, "memory": memory, "busy": busy, "seconds": seconds}
+        return {"viewers": seen, **told, "memory": memory, "busy": busy, "seconds": seconds}
 
 
 def _rows(options: argparse.Namespace, measured: dict[str, Any]) -> list[Row]:
@@ -293,15 +293,7 @@ _BINARY, _TEXT, _CLOSE, _PING, _PONG = 0x82, 0x81, 0x88, 0x89, 0x8A
 
 
 class RawClient(asyncio.Protocol):
-    """One connection to a hub.
-
-    Parameters
-    ----------
-    token : str
-        The hub's token.
-    take : callable
-        Called with each whole message: whether it is text, and a view of its bytes that holds until the call returns.
-    """
+    """One connection to a hub. ``take`` is called with each whole message: whether it is text, and a view of its bytes that holds until the call returns."""
 
     def __init__(self, token: str, take: Callable[[bool, memoryview], None]) -> None:
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -310,12 +302,11 @@ class RawClient(asyncio.Protocol):
         self._take = take
         self._buffer = bytearray()
         self._upgraded = False
-        self._transport: asyncio.Transport | None = None
+        self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask for the upgrade."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self.transport = transport
         key = base64.b64encode(os.urandom(16)).decode()
         transport.write(
             f"GET / HTTP/1.1\r\nHost: hub\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
@@ -343,7 +334,7 @@ class RawClient(asyncio.Protocol):
                     self._write(_PONG, bytes(view[begin:end]))
                 elif kind == _CLOSE:
                     self._write(_CLOSE, bytes(view[begin:end]))
-                    self.close()
+                    self.transport.close()
                 elif kind in (_TEXT, _BINARY):
                     with view[begin:end] as body:
                         self._take(kind == _TEXT, body)
@@ -365,21 +356,6 @@ class RawClient(asyncio.Protocol):
         """Send a binary message."""
         self._write(_BINARY, frame)
 
-    def pause(self) -> None:
-        """Stop to read."""
-        if self._transport is not None:
-            self._transport.pause_reading()
-
-    def resume(self) -> None:
-        """Read again."""
-        if self._transport is not None:
-            self._transport.resume_reading()
-
-    def close(self) -> None:
-        """End the connection."""
-        if self._transport is not None:
-            self._transport.close()
-
     def _write(self, kind: int, body: bytes) -> None:
         size = len(body)
         if size < 126:
@@ -388,19 +364,8 @@ class RawClient(asyncio.Protocol):
             head = struct.pack("!BBH", kind, 0xFE, size)
         else:
             head = struct.pack("!BBQ", kind, 0xFF, size)
-        if self._transport is not None:
-            # A mask of zeros is a mask, and costs nothing.
-            self._transport.write(b"".join((head, bytes(4), body)))
-
-
-async def open_client(
-    host: str, port: int, token: str, take: Callable[[bool, memoryview], None]
-) -> RawClient:
-    """Connect to a hub and return the client once the WebSocket is open."""
-    loop = asyncio.get_running_loop()
-    _, client = await loop.create_connection(lambda: RawClient(token, take), host, port)
-    await client.opened
-    return client
+        # A mask of zeros is a mask, and costs nothing.
+        self.transport.write(b"".join((head, bytes(4), body)))
 
 
 def _head(view: memoryview, at: int) -> tuple[int, int, int] | None:
@@ -513,11 +478,10 @@ class _Viewer:
 
     def __init__(self, producers: int) -> None:
         self.producers = producers
-        self.frames = 0
         self.rows = 0
         self.backwards = 0
         self.completed: dict[int, float] = {}
-        self.status: dict[str, Any] = {}
+        self.status = b""
         self._seq = -1
         self._came: dict[int, int] = {}
 
@@ -525,14 +489,13 @@ class _Viewer:
         if text:
             # Statuses of a thousand processes are a hundred kB: only the last one is looked into, at the end.
             if b'"type":"status"' in bytes(body[:200]):
-                self.status = {"text": bytes(body)}
+                self.status = bytes(body)
             return
         seq, step = struct.unpack_from("<Qq", body, 8)
         self.backwards += seq <= self._seq
         self._seq = seq
         if bytes(body[40:47]) != b"tensors":
             return
-        self.frames += 1
         self.rows += struct.unpack_from("<I", body, 32)[0]
         came = self._came.get(step, 0) + 1
         self._came[step] = came
@@ -541,8 +504,7 @@ class _Viewer:
             del self._came[step]
 
     def told(self) -> dict[str, Any]:
-        message: dict[str, Any] = json.loads(self.status["text"])
-        return message
+        return json.loads(self.status)
 
 
 async def _viewers(hub: dict[str, Any], count: int, stalled: int) -> None:
@@ -555,10 +517,10 @@ async def _viewers(hub: dict[str, Any], count: int, stalled: int) -> None:
         max(0.0, plan["start"] + (plan["stall_from"] + 0.9) * plan["period"] - time.monotonic())
     )
     for number in slow:
-        clients[number].pause()
+        clients[number].transport.pause_reading()
     await asyncio.to_thread(heard)
     for number in slow:
-        clients[number].resume()
+        clients[number].transport.resume_reading()
     # The last status of each says that the run is over and the recording closed.
     while not all(
         viewer.status and viewer.told()["state"] == "finished" and viewer.told()["recording"]["state"] != "on"
@@ -566,27 +528,26 @@ async def _viewers(hub: dict[str, Any], count: int, stalled: int) -> None:
     ):
         await asyncio.sleep(0.2)
     said(
-        {
-            "viewers": [
-                {
-                    "stalled": number in slow,
-                    "frames": viewer.frames,
-                    "rows": viewer.rows,
-                    "backwards": viewer.backwards,
-                    "dropped": viewer.told()["dropped"]["viewer"],
-                    "completed": viewer.completed,
-                }
-                for number, viewer in enumerate(viewers)
-            ],
-            "recording": viewers[-1].told()["recording"],
-        }
+        [
+            {
+                "stalled": number in slow,
+                "rows": viewer.rows,
+                "backwards": viewer.backwards,
+                "dropped": viewer.told()["dropped"]["viewer"],
+                "completed": viewer.completed,
+            }
+            for number, viewer in enumerate(viewers)
+        ]
     )
     for client in clients:
-        client.close()
+        client.transport.close()
 
 
 async def _joined(hub: dict[str, Any], role: str, take: Any) -> RawClient:
-    client = await open_client(hub["host"], hub["port"], hub["token"], take)
+    """Return a client of a hub once the WebSocket is open; it says who it is."""
+    loop = asyncio.get_running_loop()
+    _, client = await loop.create_connection(lambda: RawClient(hub["token"], take), hub["host"], hub["port"])
+    await client.opened
     client.send_text(joining(role))
     return client
 

@@ -78,7 +78,7 @@ def moments_kernel(options: argparse.Namespace) -> Measured:
         f"The parameters of a GPT of width {_WIDTH} and {_DEPTH} layers: {len(shapes())} tensors, {_values() / 1e6:.1f} million values, more than the caches hold. "
         "Every way goes over all of them, all ways in random order, round after round; a figure is the median over the rounds, a ratio that of the medians, its interval "
         f"over rounds. One plain read is `tensor.sum()` of each. The kernel in use is {kernel}, on torch's {torch.get_num_threads()} threads. The kernel gives all nine figures in "
-        "float64; naive torch takes mean, variance, third and fourth power, extremes and non-finite counts one after the other. Histograms by distribution are of one tensor of {_SAME / 1e6:.1f} million values, casts of {_CAST / 1e6:.1f} million "
+        f"float64; naive torch takes mean, variance, third and fourth power, extremes and non-finite counts one after the other. Histograms by distribution are of one tensor of {_SAME / 1e6:.1f} million values, casts of {_CAST / 1e6:.1f} million "
         "normal ones, both in one thread; casts against torch's own operations, which the fallback takes."
     )
     return Measured(rows, how)
@@ -149,48 +149,38 @@ def _values() -> int:
 
 
 def _compare(tensors: list[Tensor], rounds: int, plain_rounds: int, threads: int | None = None) -> list[Row]:
+    """Compare the ways on the tensors, the slow ones with one read in rounds of their own."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
-    try:
-        times = _times(tensors, rounds, plain_rounds)
-    finally:
-        torch.set_num_threads(before)
-    kind = str(tensors[0].dtype).removeprefix("torch.") + (f", {threads} thread" if threads else "")
-    is_judged = tensors[0].dtype in _JUDGED
-    return [row for name in times if times[name] for row in _ratios(kind, name, times, is_judged)]
-
-
-def _times(tensors: list[Tensor], rounds: int, plain_rounds: int) -> dict[str, list[float]]:
-    fast: dict[str, Way] = {_READ: lambda given: [each.sum() for each in given], _KERNEL: measure}
-    native = load()
+    read: Way = lambda given: [each.sum() for each in given]  # noqa: E731
+    fast: dict[str, Way] = {_READ: read, _KERNEL: measure}
+    native, portable = load(), _portable()
     if not isinstance(native, str):
         fast[_HISTOGRAM] = lambda given: [
             native.count(each[None], each.shape[-1], 128, None) for each in given
         ]
-    portable = _portable()
     if portable is not None:
         fast["the portable kernel"] = portable
     slow: dict[str, Way] = {
+        _READ: read,
         "naive torch": lambda given: [_naively(each) for each in given],
         "plain torch, the fallback": lambda given: [measure_plainly(each) for each in given],
     }
-    both = (
-        _seconds({name: partial(way, tensors) for name, way in (fast | slow).items()}, plain_rounds)
-        if plain_rounds
-        else {}
-    )
-    rest = _seconds({name: partial(way, tensors) for name, way in fast.items()}, rounds - plain_rounds)
-    return {name: [*both.get(name, []), *rest.get(name, [])] for name in fast | slow}
-
-
-def _ratios(kind: str, name: str, times: dict[str, list[float]], is_judged: bool) -> list[Row]:
-    values, spent = _values(), times[name]
-    row = Row(f"{kind}: {name}", median(spent) / values * 1e9, "ns/value", extra={"seconds": spent})
-    if name == _READ:
-        return [row]
-    quotient = ratio(spent, times[_READ][: len(spent)], middle=median)
-    target = f"≤ {_TARGETS[name]}" if is_judged and name in _TARGETS else ""
-    return [row, divided(f"{kind}: {name} over {_READ}", quotient, target, unit="")]
+    kind = str(tensors[0].dtype).removeprefix("torch.") + (f", {threads} thread" if threads else "")
+    rows = []
+    for ways, count in ((fast, rounds), (slow, plain_rounds)):
+        times = _seconds({name: partial(way, tensors) for name, way in ways.items()}, count) if count else {}
+        for name, spent in times.items():
+            if name != _READ or ways is fast:
+                each = median(spent) / _values() * 1e9
+                rows.append(Row(f"{kind}: {name}", each, "ns/value", extra={"seconds": spent}))
+            if name != _READ:
+                found = ratio(spent, times[_READ], middle=median)
+                is_judged = tensors[0].dtype in _JUDGED and name in _TARGETS
+                target = f"≤ {_TARGETS[name]}" if is_judged else ""
+                rows.append(divided(f"{kind}: {name} over {_READ}", found, target, unit=""))
+    torch.set_num_threads(before)
+    return rows
 
 
 def _portable() -> Way | None:
@@ -397,8 +387,7 @@ def _check_shares(points: NDArray[np.float32], found: list[float]) -> None:
 
 def _processor(answers: list[dict[str, Any]]) -> float:
     """Seconds of processor, which other programs on the machine change less than those of the clock."""
-    seconds: float = median(each["processor"] for each in answers) / 1000
-    return seconds
+    return median(each["processor"] for each in answers) / 1000
 
 
 def _row(what: str, answers: list[dict[str, Any]], target: str, note: str = "") -> Row:

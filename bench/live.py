@@ -68,7 +68,6 @@ class Child:
 
     def read(self) -> Any:
         """Return what it says next; raise ``RuntimeError`` where it has ended."""
-        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait(60)
@@ -77,7 +76,6 @@ class Child:
 
     def write(self, message: object = None) -> None:
         """Say something, or to go on."""
-        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(message) + "\n")
         self._process.stdin.flush()
 
@@ -88,8 +86,6 @@ class Child:
 
     def end(self, patience: float = 20.0) -> None:
         """Close its input, and end it where it does not end by itself within so many seconds."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.close()
         for seconds, then in ((patience, self._process.terminate), (60.0, self._process.kill)):
             try:
@@ -291,8 +287,7 @@ class Lab:
                 os.killpg(process.pid, signal.SIGTERM)
         if process.returncode != 0:
             raise RuntimeError("The benchmark's page failed; what it said is above.")
-        seen: dict[str, Any] = json.loads(output)
-        return seen
+        return json.loads(output)
 
 
 @contextmanager
@@ -365,20 +360,9 @@ def paced_training(rate: float, flags: Sequence[str], **options: Any) -> Iterato
 def paced(
     rate: float, flags: Sequence[str], ahead: int = 0, hurry: int = 0, statistics: bool = False
 ) -> None:
-    """Train the demo model until standard input closes; each step logs when its tensors were made.
+    """Train the demo model at a rate until standard input closes; each step logs when its tensors were made.
 
-    Parameters
-    ----------
-    rate : float
-        Steps a second.
-    flags : sequence of str
-        What is traced.
-    ahead : int
-        First steps, which are not paced.
-    hurry : int
-        Steps before the pace, made eight times as fast after those.
-    statistics : bool
-        Whether it trains, and logs statistics of parameters and gradients.
+    The first steps, ``ahead``, are not paced; ``hurry`` are made eight times as fast after those. With ``statistics`` it learns, and logs those of parameters and gradients.
     """
     import torch
 

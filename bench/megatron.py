@@ -14,15 +14,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
-from torch import distributed
+import torch
+from torch import Tensor, distributed, nn
 
 import megalens
 from megalens.runs import Run, connect
 
 from .common import ROOT, Measured, Row, benchmark, divided, in_turns, judged, percentile, ratio, timed
 from .live import Child, call, heard, joined, said, traced
-from .peer import TILES, GatheringPeer
 from .recordings import FLAGS
+from .tracer import TILES, Sender, tiled, update
 
 __all__ = ["megatron", "rank"]
 
@@ -227,3 +228,42 @@ class _Measure:
     def _tell(self, message: dict[str, Any]) -> None:
         if self._rank == 0:
             said(message)
+
+
+class GatheringPeer:
+    """The baseline of a tensor-parallel training: every hook gathers the whole tensor at once, and rank 0 sends the tiles."""
+
+    def __init__(self, chunks: list[nn.Module], rank: int) -> None:
+        self.bytes = 0
+        self._sender = Sender(_gathered_text) if rank == 0 else None
+        self._handles = [
+            module.register_forward_hook(self._hook(name))
+            for chunk in chunks
+            for name, module in chunk.named_modules()
+            if name.endswith(("linear_qkv", "linear_fc1", "linear_fc2"))
+        ]
+
+    def close(self) -> None:
+        """Take the hooks off, throw away what waits, and stop."""
+        for handle in self._handles:
+            handle.remove()
+        if self._sender is not None:
+            self._sender.close()
+
+    def _hook(self, name: str) -> Any:
+        def gather(module: nn.Module, inputs: tuple[Any, ...], output: tuple[Tensor, Any]) -> None:
+            # [S, B, H/TP]; the second linear layer's is whole on both ranks, and gathered all the same where this is done.
+            piece = output[0].detach()[:, :1].contiguous()
+            pieces = [torch.empty_like(piece) for _ in range(2)] if self._sender else None
+            distributed.gather(piece, pieces)
+            self.bytes += piece.numel() * piece.element_size()
+            if self._sender and pieces is not None:
+                self._sender.put((name, torch.cat(pieces, -1)))
+
+        return gather
+
+
+def _gathered_text(item: tuple[str, Tensor]) -> str:
+    name, tensor = item
+    tiles = tiled(tensor.transpose(0, 1))
+    return update(tiles, layer=name)

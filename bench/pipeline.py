@@ -389,4 +389,4 @@ def _split_run(
     world = 2 * count - (not case["last_forward"]) if case["split"] else count
     job = {"blocks": [{"cases": [case], "steps": steps}], "cpus": cpus}
     (found,) = run_processes("ranks:measured", job, world, folder)
-    return found  # type: ignore[no-any-return]
+    return found

@@ -66,8 +66,7 @@ class KeptBytes(torch.autograd.graph.saved_tensors_hooks):
 
     @staticmethod
     def _unpack(held: Any) -> Tensor:
-        tensor: Tensor = held.tensor if isinstance(held, _Held) else held
-        return tensor
+        return held.tensor if isinstance(held, _Held) else held
 
 
 class _Work(torch.autograd.Function):
@@ -102,8 +101,7 @@ class TimedStage(nn.Module):
         forward_ms, input_ms, weight_ms = self.times
         # The weights' gradients hang on a path of their own, as they do in a layer.
         scale = _Work.apply(self.scale, 0.0, weight_ms, 0)
-        result: Tensor = _Work.apply(x + self.shift, forward_ms, input_ms, self.kept) * scale
-        return result
+        return _Work.apply(x + self.shift, forward_ms, input_ms, self.kept) * scale
 
 
 def _traced(case: dict[str, Any], modules: list[nn.Module], place: Place) -> Any:
@@ -336,7 +334,7 @@ def _late(link: Link, late: Any) -> None:
                 change.notify_all()
 
     threading.Thread(target=work, daemon=True).start()
-    link.send, link.flush = delayed, flushed  # type: ignore[method-assign]
+    link.send, link.flush = delayed, flushed
 
 
 class _Recomputed(nn.Module):
@@ -347,8 +345,7 @@ class _Recomputed(nn.Module):
         self.inner = inner
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = checkpoint(self.inner, x, use_reentrant=False)
-        return result
+        return checkpoint(self.inner, x, use_reentrant=False)
 
 
 _SAVE_STEPS = 25

@@ -119,17 +119,7 @@ def write_segment(folder: Path, stream: str, number: int, first: int, tables: It
 
 
 def write_recording(folder: Path, series: int, steps: int) -> Path:
-    """Write the recording of a finished run with statistics of gradients, packed as the hub packs it, and return its folder.
-
-    Parameters
-    ----------
-    folder : Path
-        Made here; the run's id is its name.
-    series : int
-        Tensors of the model; more than 1,000 are those of experts.
-    steps : int
-        Each has a row of every tensor.
-    """
+    """Write the recording of a finished run with statistics of gradients at every step, packed as the hub packs it, and return its folder; of more than 1,000 tensors they are experts'."""
     write_header(folder, steps, statistics={"grad": 1})
     rng = np.random.default_rng(0)
     if series > 1000:

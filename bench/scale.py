@@ -175,8 +175,7 @@ def _processor(client: Client) -> dict[str, float]:
     def seconds() -> float:
         return time.process_time()
 
-    found: dict[str, float] = client.run(seconds)
-    return found
+    return client.run(seconds)
 
 
 def _job(home: Path, rows: int, copies: int) -> None:

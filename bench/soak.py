@@ -31,7 +31,6 @@ from websockets.typing import Subprotocol
 from megalens.pictures.report import write_report
 from megalens.protocol import MegalensError, decode_frame
 from megalens.runs import connect, open_run
-from megalens.runs.live import LiveRun
 from megalens.runs.run_folder import RunFolder
 
 from .common import ROOT, Measured, Row, benchmark, judged
@@ -255,8 +254,7 @@ class _Soak:
 
     def _status(self) -> dict[str, Any]:
         path = self._folder / f"status-{self.lives - 1}-0.json"
-        status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return status
+        return json.loads(path.read_text(encoding="utf-8"))
 
     def _runtime(self) -> Path:
         return Path(os.environ["MEGALENS_RUNTIME_DIR"])
@@ -305,7 +303,6 @@ def watch(kind: str, **where: str) -> None:
 
 def _by_hub() -> Iterator[int]:
     run = connect()
-    assert isinstance(run, LiveRun)
     try:
         before = 0
         while run.live:

@@ -101,7 +101,7 @@ def by_coin(folder: Path, ways: Sequence[Way], steps: int, titled: Callable[[str
                 for place, part in zip(_PLACES, found.aside, strict=True)
                 if part
             ]
-            print(f"{title}: {rows[-1].value:.2f} %", flush=True)
+            print(f"{title}: {100 * found.cost:.2f} %", flush=True)
     torch.set_num_threads(threads)
     return rows
 

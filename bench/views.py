@@ -310,8 +310,7 @@ def _recording(home: Path) -> Path:
 
 def _fresh(place: Path, run: Path, work: str) -> dict[str, float]:
     """Do some work in a fresh process with the code of a checkout, and return its figures."""
-    figures: dict[str, float] = fresh(_BEGIN + work, run, cwd=place, PYTHONPATH=str(place))
-    return figures
+    return fresh(_BEGIN + work, run, cwd=place, PYTHONPATH=str(place))
 
 
 def _starts(place: Path, home: Path, rounds: int) -> list[float]:
