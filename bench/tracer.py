@@ -147,7 +147,9 @@ def _rows(load: _Load, steps: int, folder: Path) -> list[Row]:
         notes = [*([parts] if aside > 0 else []), *standing.notes]
         rows.append(cost(way.title, found.over(aside), load.most.get(name), *notes))
         rows += [
-            Row(f"· {what}", each, "a step" if what == _WAKE_UPS else "µs") for what, each in spent.items()
+            Row(f"· {what}", each, "a step" if what == _WAKE_UPS else "µs")
+            for what, each in spent.items()
+            if each
         ]
         if name in ("recorded", "viewed", "statistics"):
             rows.append(_told(spent, base, found, aside))
@@ -291,8 +293,10 @@ def _counted(trainer: Trainer, standing: _Standing, steps: int) -> dict[str, flo
     trainer.step()
     frames = int(standing.viewer.ask("count")) if standing.viewer else 0
     before = _read(standing)
-    timed(trainer.step, steps)
+    timed(trainer.step, steps - 1)
+    # As many steps are sent as are trained: the one before came along, the last one stays.
     standing.flush()
+    trainer.step()
     spent = {what: (each - before[what]) / steps for what, each in _read(standing).items()}
     if standing.viewer:
         time.sleep(0.5)
