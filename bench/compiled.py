@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import megalens
 from megalens import Tile
 from megalens.adapters import find_points
+from megalens.api.trace import model_points
 from megalens.demo import GPT, GPTConfig
 from megalens.demo import model as demo_model
 from megalens.tracer.first_pass import FirstPass
@@ -176,7 +177,7 @@ def _hook_states(model: nn.Module) -> None:
     def seen(number: int, module: nn.Module, given: Any, output: Any) -> None:
         torch.ops.megalens_bench.seen(output, state, number)
 
-    flags = megalens.api.trace.model_points(model, None).flags.values()
+    flags = model_points(model, None).flags.values()
     sources = [each for flag in flags for layer in flag.layers.values() for each in layer]
     outputs = [each for each in sources if each.computed is None and each.side == "output"]
     for number, source in enumerate(outputs, 1):
