@@ -13,37 +13,27 @@ import subprocess
 import sys
 import time
 
-from .report import RESULTS, ROOT
+from .common import RESULTS, ROOT
 
 __all__ = ["NAMES", "main"]
 
 _MODULES = {
     "tracer": ("tracer",),
-    "compiled": ("compiled", "watching"),
-    "statistics": ("statistics",),
-    "monitor": ("monitor_faults", "monitor_cost"),
-    "gpu": ("gpu",),
+    "compiled": ("compiled", "watching", "gpu"),
+    "steps": ("statistics", "monitor_cost", "timeline_cost"),
     "megatron": ("megatron",),
-    "moments_kernel": ("moments_kernel",),
+    "kernels": ("moments_kernel", "moments_grouping", "projection"),
     "generation": ("generation", "token_latency", "long_text"),
-    "timeline": ("timeline",),
-    "timeline_overlapped": ("timeline_overlapped",),
-    "timeline_jobs": ("timeline_cost", "timeline_real", "trace_reading"),
-    "pipeline": ("pipeline",),
-    "split": ("split",),
+    "faults": ("monitor_faults", "timeline_real", "fuzz"),
+    "timeline": ("timeline", "timeline_overlapped"),
+    "pipeline": ("pipeline", "split"),
     "hub_load": ("wire", "hub_load"),
-    "sealing": ("sealing",),
-    "opening": ("opening", "large_runs"),
-    "long_recordings": ("long_recordings",),
-    "live_moments": ("live_moments",),
-    "engine": ("engine",),
-    "scale": ("scale",),
-    "page_code": ("moments_grouping", "projection"),
-    "live_page": ("browser", "rendering"),
-    "views": ("attention", "explorer"),
-    "pictures": ("pictures", "marimo", "imports"),
+    "recordings": ("sealing",),
+    "opening": ("opening", "large_runs", "long_recordings", "trace_reading"),
+    "scale": ("engine", "scale"),
+    "live_page": ("live_moments", "browser", "rendering"),
+    "views": ("attention", "explorer", "pictures", "marimo", "imports"),
     "soak": ("soak",),
-    "fuzz": ("fuzz",),
 }
 NAMES = {name: module for module, names in _MODULES.items() for name in names}
 """The module of each benchmark."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from .report import RESULTS, ROOT, judged
+from .common import RESULTS, ROOT, judged
 
 __all__ = ["main", "page"]
 
@@ -17,26 +16,11 @@ PAGE = ROOT / "docs" / "costs.md"
 _BEGIN, _END = "<!-- table -->", "<!-- end of the table -->"
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One line of the table.
+class Figure(NamedTuple):
+    """One line of the table: a promise, and the row of a benchmark that begins so, with the goal, such as ``≤ 2``.
 
-    Attributes
-    ----------
-    what : str
-        The promise.
-    of : str
-        Its benchmark.
-    row : str
-        How the name of its row begins.
-    most : str
-        The goal, such as ``≤ 2``.
-    others : str
-        How the row of the other way of the same run begins; empty where there is none.
-    part : str
-        How the row begins behind which both are looked for, where rows of several trainings have one name.
-    over : bool
-        Whether the row is a quotient of which one is taken off: what a step takes more.
+    ``others`` is how the row of the other way of the same run begins, ``part`` how the row does behind which both are looked for, where rows of several trainings have one name; of a
+    quotient that is ``over`` one it is what a step takes more.
     """
 
     what: str
@@ -91,18 +75,14 @@ def _line(figure: Figure, results: Path) -> str:
         raise ValueError(
             f"{figure.of} has no row that begins with {figure.row!r}: run python -m bench {figure.of}"
         )
-    value, unit = _value(found["value"], figure), "%" if figure.over else _unit(found["unit"])
-    interval = (
-        ""
-        if found["low"] is None
-        else f"{_text(_value(found['low'], figure))} to {_text(_value(found['high'], figure))}"
-    )
+    value, low, high = (_value(found[each], figure) for each in ("value", "low", "high"))
+    unit = "%" if figure.over else _unit(found["unit"])
+    missed = figure.most and not judged(figure.what, value, unit, figure.most).met
     cells = [
         figure.what,
         f"{_text(value)} {unit}".strip(),
-        interval,
-        figure.most
-        and f"{figure.most}{'' if judged(figure.what, value, unit, figure.most).met else ' **missed**'}",
+        "" if found["low"] is None else f"{_text(low)} to {_text(high)}",
+        f"{figure.most}{' **missed**' if missed else ''}",
         f"{_text(_value(others['value'], figure))} {unit}".strip() if others else "",
         f"`python -m bench {figure.of}`",
     ]
@@ -114,8 +94,8 @@ def _found(rows: Sequence[dict[str, Any]], begins: str) -> dict[str, Any] | None
     return next(iter(exact or [row for row in rows if row["what"].startswith(begins)]), None)
 
 
-def _value(value: float, figure: Figure) -> float:
-    return 100 * (value - 1) if figure.over else value
+def _value(value: float | None, figure: Figure) -> float:
+    return 100 * ((value or 0) - 1) if figure.over else value or 0
 
 
 def _unit(unit: str) -> str:

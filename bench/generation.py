@@ -7,8 +7,8 @@ import json
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 from unittest import mock
 
@@ -21,12 +21,10 @@ from megalens.instruments.generation.decoding import Decoding, GenerationPass
 from megalens.instruments.generation.job import GenerationJob
 from megalens.instruments.generation.language_model import Sampler, evaluating
 
-from .children import fresh, resident_bytes
-from .common import percentile, ratio, timed
-from .lab import Lab, running_lab
-from .peer import PeerTracer
+from .common import Measured, Row, benchmark, divided, judged, percentile, ratio, timed
+from .live import Lab, fresh, resident_bytes, running_lab
 from .recordings import FLAGS
-from .report import Measured, Row, benchmark, divided, judged
+from .tracer import PeerTracer
 
 __all__ = ["generation", "long_text", "token_latency"]
 
@@ -76,8 +74,8 @@ def _speed(config: GPTConfig, rounds: int, tokens: int, name: str = "") -> list[
             lab.configure(_FLAGS)
             took["all"] = _asked(lab, tokens, attention=True, lens=_LENS)
             lab.configure(dict.fromkeys(_FLAGS))
-            with _peer(plain) as hooks:
-                took["peer"] = _decoded(plain, tokens, hooks)
+            with closing(PeerTracer(plain, evaluates=True)) as peer:
+                took["peer"] = _decoded(plain, tokens, [_PeerCandidates(peer)])
             # The first ones load code and fill caches.
             if number >= 0:
                 for way, each in took.items():
@@ -109,10 +107,8 @@ def _memory(count: int, tokens: int) -> list[Row]:
     rows = []
     for name, before, after in zip(("the process that writes", "its hub"), early, late, strict=True):
         growth = (after - before) / max(1, count - 1 - 2 * count // 3)
-        what, note = (
-            f"memory of {name} after {count} generations of {tokens} tokens",
-            f"{before:.0f} MiB after {2 * count // 3 + 1}",
-        )
+        what = f"memory of {name} after {count} generations of {tokens} tokens"
+        note = f"{before:.0f} MiB after {2 * count // 3 + 1}"
         rows.append(Row(what, after, "MiB", target="flat", met=growth <= _MOST_GROWTH, note=note))
     return rows
 
@@ -152,15 +148,6 @@ class _PeerCandidates:
         ]  # fmt: skip
         sampled = [] if done.tokens is None else [{"id": token} for token in done.tokens.tolist()]
         self._peer.say(json.dumps({"type": "update", "update_type": 6, "result": result, "sampled": sampled}))
-
-
-@contextmanager
-def _peer(model: GPT) -> Iterator[list[_PeerCandidates]]:
-    peer = PeerTracer(model, evaluates=True)
-    try:
-        yield [_PeerCandidates(peer)]
-    finally:
-        peer.close()
 
 
 _SHORT = "Go:"

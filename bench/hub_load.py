@@ -1,14 +1,21 @@
-"""What one hub carries: frames against a bare ``websockets`` echo of the same bytes, and a thousand producers with fifty viewers, five of which stop reading."""
+"""What one hub carries: frames against a bare ``websockets`` echo of the same bytes, and a thousand producers with fifty viewers, five of which stop reading.
+
+Producers are one process, viewers another, by a WebSocket client so small that a thousand of them fit beside what is measured: it reads heads, not bodies.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
+import json
+import os
 import random
+import struct
 import sys
-import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +23,14 @@ import pyarrow as pa
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 
-from megalens.hub.discovery import find_hub
 from megalens.protocol import encode_frame, encode_message
 from megalens.runs import RunFolder
 
-from .children import Child, busy_seconds, call, resident_bytes, said
-from .common import percentile, ratio
-from .hub_load_clients import ROWS
-from .recordings import FLAGS, announcement, joining, tensor_rows
-from .report import Measured, Row, benchmark, divided, judged
+from .common import Measured, Row, benchmark, divided, judged, percentile, ratio
+from .live import Child, Memory, busy_seconds, call, heard, hub_process, resident_bytes, said
+from .recordings import FLAGS, announcement, flag_info, joining, tensor_rows
 
-__all__ = ["echo_server", "hub_load", "measure", "wire"]
+__all__ = ["echo_server", "hub_load", "measure", "producers", "viewers", "wire"]
 
 _TARGET = 0.8
 _MAX_BYTES = 64 * 1024 * 1024
@@ -58,27 +62,22 @@ def hub_load(options: argparse.Namespace) -> Measured:
 
 def measure(options: argparse.Namespace, record: Path) -> dict[str, Any]:
     """Run hub, producers and viewers, and return what each of them saw."""
-    hub = Child([sys.executable, "-m", "megalens", "hub", "--record", str(record), "--linger", "60"])
-    children = [hub]
-    try:
-        entry = find_hub(hub.read()["id"])
-        assert entry is not None
-        assert entry.record is not None
+    with ExitStack() as stack:
+        hub, entry = stack.enter_context(hub_process("--record", str(record), "--linger", "60"))
+        memory = {"empty": 0, "joined": 0}
         here = {"host": entry.host, "port": entry.port, "token": entry.token, "producers": options.producers}
-        watch = _Watch(hub.pid)
-        viewers = Child(
-            call("hub_load_clients:viewers", hub=here, count=options.viewers, stalled=options.stalled)
-        )
-        children.append(viewers)
+        most = stack.enter_context(Memory(hub.pid, 0.5))
+        of = {"hub": here, "count": options.viewers, "stalled": options.stalled}
+        viewers = stack.enter_context(Child(call("hub_load:viewers", **of)))
         viewers.read()
-        watch.mark("empty")
-        producers = Child(call("hub_load_clients:producers", hub=here, count=options.producers))
-        children.append(producers)
+        memory["empty"] = resident_bytes(hub.pid)
+        producers = stack.enter_context(Child(call("hub_load:producers", hub=here, count=options.producers)))
         joined = producers.read()["seconds"]
-        watch.mark("joined")
+        memory["joined"] = resident_bytes(hub.pid)
+        began, before = time.monotonic(), busy_seconds(hub.pid)
         half = options.steps // 2
         plan = {
-            "start": time.monotonic() + 2 - options.period,
+            "start": began + 2 - options.period,
             "period": options.period,
             "steps": options.steps,
             "stall_from": half,
@@ -86,29 +85,21 @@ def measure(options: argparse.Namespace, record: Path) -> dict[str, Any]:
         for child in (viewers, producers):
             child.write(plan)
         sent = producers.read()["sent"]
-        watch.mark("sent")
+        seconds = busy_seconds(hub.pid) - before
+        busy = 100 * seconds / (time.monotonic() - began)
         time.sleep(options.period)
-        watch.mark("settled")
         for child in (producers, viewers):
             child.write({})
         seen = viewers.read()
+        memory["most"] = max(most.most, memory["joined"])
         hub.end(0)
         recorded = RunFolder(entry.record).read("tensors", columns=["step"]).num_rows
-        return {
-            **seen,
-            "sent": sent,
-            "joined": joined,
-            "half": half,
-            "recorded": recorded,
-            "watch": watch.close(),
-        }
-    finally:
-        for child in children:
-            child.end(0)
+        told = {"sent": sent, "joined": joined, "half": half, "recorded": recorded}
+        return {"viewers": seen, **told, "memory": memory, "busy": busy, "seconds": seconds}
 
 
 def _rows(options: argparse.Namespace, measured: dict[str, Any]) -> list[Row]:
-    sent, half, watch = measured["sent"], measured["half"], measured["watch"]
+    sent, half = measured["sent"], measured["half"]
     healthy = [viewer for viewer in measured["viewers"] if not viewer["stalled"]]
     stalled = [viewer for viewer in measured["viewers"] if viewer["stalled"]]
     steps = range(1, options.steps + 1)
@@ -122,7 +113,7 @@ def _rows(options: argparse.Namespace, measured: dict[str, Any]) -> list[Row]:
     total = options.producers * options.steps * ROWS
     before, after = ([max(late[step]) for step in part] for part in (steps[:half], steps[half:]))
     stall = ratio(after, before, paired=False)
-    memory = watch["memory"]
+    memory = measured["memory"]
     allowed = memory["joined"] + _BACKLOG + options.stalled * _QUEUE
     unsaid = [abs(viewer["rows"] + viewer["dropped"] - total) for viewer in measured["viewers"]]
     unrecorded = abs(measured["recorded"] - total)
@@ -151,7 +142,7 @@ def _rows(options: argparse.Namespace, measured: dict[str, Any]) -> list[Row]:
             f"{memory['empty'] / _MIB:.0f} without producers, {memory['joined'] / _MIB:.0f} with all of them; the bound adds the backlog and the stalled viewers' queues",
         ),
         Row("until all producers had joined", measured["joined"], "s"),
-        Row("processor time of the hub while it ran", watch["busy"], "% of one core"),
+        Row("processor time of the hub while it ran", measured["busy"], "% of one core"),
         Row(
             "frames a second into the hub, out of it",
             frames,
@@ -178,36 +169,6 @@ def _percentile_row(what: str, late: dict[int, list[float]], percent: float) -> 
     rng, steps = random.Random(0), list(late)
     drawn = [at(rng.choices(steps, k=len(steps))) for _ in range(200)]
     return Row(what, at(steps), "ms", percentile(drawn, 2.5), percentile(drawn, 97.5))
-
-
-class _Watch:
-    """Memory and processor time of a process, looked at twice a second."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._memory: dict[str, int] = {"most": 0}
-        self._busy: dict[str, tuple[float, float]] = {}
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def mark(self, name: str) -> None:
-        self._memory[name] = resident_bytes(self._pid)
-        self._busy[name] = (time.monotonic(), busy_seconds(self._pid))
-
-    def close(self) -> dict[str, Any]:
-        self._ended.set()
-        self._thread.join()
-        (began, before), (ended, after) = self._busy["joined"], self._busy["sent"]
-        seconds = after - before
-        return {"memory": self._memory, "busy": 100 * seconds / (ended - began), "seconds": seconds}
-
-    def _run(self) -> None:
-        while not self._ended.wait(0.5):
-            try:
-                self._memory["most"] = max(self._memory["most"], resident_bytes(self._pid))
-            except OSError:
-                return
 
 
 @benchmark(
@@ -243,35 +204,27 @@ async def _measure(blocks: int, quick: bool) -> list[Row]:
 
 async def _pairs(frame: bytes, count: int, blocks: int) -> tuple[list[float], list[float]]:
     """Return the frames per second of each block of both kinds, hub and echo."""
-    hub = Child([sys.executable, "-m", "megalens", "hub", "--backlog-bytes", str(8 * 1024 * 1024)])
-    echo = Child(call("hub_load:echo_server"))
-    try:
-        entry = find_hub(hub.read()["id"])
-        assert entry is not None
-        echo_address = f"ws://127.0.0.1:{echo.read()}"
+    backlog = "--backlog-bytes", str(8 * _MIB)
+    with hub_process(*backlog) as (_, entry), Child(call("hub_load:echo_server")) as echo:
         async with (
             _connect(entry.address, entry.token) as producer,
             _connect(entry.address, entry.token) as viewer,
-            _connect(echo_address) as plain,
+            _connect(f"ws://127.0.0.1:{echo.read()}") as plain,
         ):
             await _join(producer, "producer")
             layout = {"world_size": 1, "tp": 1, "pp": 1, "dp": 1}
             await producer.send(encode_message(announcement(0, 4, layout, [])))
             await _join(viewer, "viewer")
-            sides: tuple[Callable[[int], Awaitable[float]], ...] = (
-                lambda n: _block(producer, viewer, frame, n),
-                lambda n: _block(plain, plain, frame, n),
-            )
+            sides = (producer, viewer), (plain, plain)
             for side in sides:
-                await side(max(count // 4, 5))
+                await _block(*side, frame, max(count // 4, 5))
             rates: tuple[list[float], list[float]] = ([], [])
             for number in range(blocks):
                 for side in (0, 1) if number % 2 else (1, 0):
-                    rates[side].append(await sides[side](count))
+                    rates[side].append(await _block(*sides[side], frame, count))
+            # The echo knows no end.
+            echo.end(0)
             return rates
-    finally:
-        for process in (hub, echo):
-            process.end(0)
 
 
 async def _block(source: ClientConnection, sink: ClientConnection, frame: bytes, count: int) -> float:
@@ -334,3 +287,284 @@ def echo_server() -> None:
             await server.serve_forever()
 
     asyncio.run(run())
+
+
+_BINARY, _TEXT, _CLOSE, _PING, _PONG = 0x82, 0x81, 0x88, 0x89, 0x8A
+
+
+class RawClient(asyncio.Protocol):
+    """One connection to a hub. ``take`` is called with each whole message: whether it is text, and a view of its bytes that holds until the call returns."""
+
+    def __init__(self, token: str, take: Callable[[bool, memoryview], None]) -> None:
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._token = token
+        self._take = take
+        self._buffer = bytearray()
+        self._upgraded = False
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask for the upgrade."""
+        self.transport = transport
+        key = base64.b64encode(os.urandom(16)).decode()
+        transport.write(
+            f"GET / HTTP/1.1\r\nHost: hub\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: megalens.v2\r\nAuthorization: Bearer {self._token}\r\n\r\n".encode()
+        )
+
+    def data_received(self, data: bytes) -> None:
+        """Cut what came into messages."""
+        self._buffer += data
+        if not self._upgraded:
+            end = self._buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            if not self._buffer.startswith(b"HTTP/1.1 101"):
+                self.opened.set_exception(ConnectionError(self._buffer[:end].decode("latin-1")))
+                return
+            del self._buffer[: end + 4]
+            self._upgraded = True
+            self.opened.set_result(None)
+        at = 0
+        with memoryview(self._buffer) as view:
+            while (message := _head(view, at)) is not None:
+                kind, begin, end = message
+                if kind == _PING:
+                    self._write(_PONG, bytes(view[begin:end]))
+                elif kind == _CLOSE:
+                    self._write(_CLOSE, bytes(view[begin:end]))
+                    self.transport.close()
+                elif kind in (_TEXT, _BINARY):
+                    with view[begin:end] as body:
+                        self._take(kind == _TEXT, body)
+                at = end
+        del self._buffer[:at]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Note the end."""
+        if not self.opened.done():
+            self.opened.set_exception(error or ConnectionError("the hub closed the connection"))
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def send_text(self, text: str) -> None:
+        """Send a text message."""
+        self._write(_TEXT, text.encode())
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send a binary message."""
+        self._write(_BINARY, frame)
+
+    def _write(self, kind: int, body: bytes) -> None:
+        size = len(body)
+        if size < 126:
+            head = struct.pack("!BB", kind, 0x80 | size)
+        elif size < 1 << 16:
+            head = struct.pack("!BBH", kind, 0xFE, size)
+        else:
+            head = struct.pack("!BBQ", kind, 0xFF, size)
+        # A mask of zeros is a mask, and costs nothing.
+        self.transport.write(b"".join((head, bytes(4), body)))
+
+
+def _head(view: memoryview, at: int) -> tuple[int, int, int] | None:
+    """Return kind, begin and end of the message at ``at`` once all of it is there. The hub never sends parts of messages."""
+    left = len(view) - at
+    if left < 2:
+        return None
+    size, head = view[at + 1], 2
+    if size == 126 and left >= 4:
+        size, head = struct.unpack_from("!H", view, at + 2)[0], 4
+    elif size == 127 and left >= 10:
+        size, head = struct.unpack_from("!Q", view, at + 2)[0], 10
+    elif size >= 126:
+        return None
+    return (view[at], at + head, at + head + size) if left >= head + size else None
+
+
+ROWS = 3
+"""Rows of one producer's frame."""
+_VALUES = 96
+_STEP = struct.Struct("<q")
+_MARK = 0x5A17_1234_5678_9ABC
+_JOINING = 32
+
+
+def producers(hub: dict[str, Any], count: int) -> None:
+    """Be the producers; talk with the parent by lines of JSON."""
+    asyncio.run(_producers(hub, count))
+
+
+def viewers(hub: dict[str, Any], count: int, stalled: int) -> None:
+    """Be the viewers."""
+    asyncio.run(_viewers(hub, count, stalled))
+
+
+async def _producers(hub: dict[str, Any], count: int) -> None:
+    places = [
+        {"rank": rank, "tp": 0, "pp": rank, "dp": 0, "host": f"node-{rank // 8}"} for rank in range(count)
+    ]
+    frames = [_template(rank) for rank in range(count)]
+    began = time.monotonic()
+    gate = asyncio.Semaphore(_JOINING)
+
+    async def join(rank: int) -> RawClient:
+        async with gate:
+            client = await _joined(hub, "producer", _show_error)
+            client.send_text(json.dumps(_announced(rank, count, places)))
+            return client
+
+    clients = await asyncio.gather(*(join(rank) for rank in range(count)))
+    said({"seconds": time.monotonic() - began})
+    plan = await asyncio.to_thread(heard)
+    sent: list[list[float]] = []
+    reports = asyncio.create_task(_report(clients, sent))
+    for step in range(1, plan["steps"] + 1):
+        await asyncio.sleep(max(0.0, plan["start"] + step * plan["period"] - time.monotonic()))
+        mark, begins = _STEP.pack(step), time.monotonic()
+        for client, frame in zip(clients, frames, strict=True):
+            client.send_frame(frame.replace(_STEP.pack(_MARK), mark))
+        # What the sockets did not take at once is written now.
+        await asyncio.sleep(0)
+        sent.append([begins, time.monotonic()])
+    gone = sum(client.ended.done() for client in clients)
+    if gone:
+        print(f"{gone} producers lost their connection", file=sys.stderr)
+    said({"sent": sent})
+    await asyncio.to_thread(heard)
+    reports.cancel()
+    for client in clients:
+        client.send_text('{"type":"goodbye","reason":"finished"}')
+    await asyncio.wait([client.ended for client in clients], timeout=60)
+
+
+async def _report(clients: list[RawClient], sent: list[list[float]]) -> None:
+    """Send every producer's ``status`` once a second, spread over it; rank 0's tells of all the others."""
+    started = time.monotonic()
+    rng = random.Random(0)
+    order = rng.sample(range(len(clients)), len(clients))
+    second = 0
+    while True:
+        for number, rank in enumerate(order):
+            due = started + second + number / len(order)
+            if due > time.monotonic():
+                await asyncio.sleep(due - time.monotonic())
+            status: dict[str, Any] = {
+                "type": "status",
+                "state": "training",
+                "step": len(sent),
+                "probes": {"fired": ROWS, "expected": ROWS, "missing": []},
+                "overhead": {"percent": 0.3, "low": 0.2, "high": 0.4},
+                "dropped": {"producer": 0, "viewer": 0, "recorder": 0},
+            }
+            if rank == 0:
+                status["ranks"] = [
+                    {"rank": other, "state": "training", "step": len(sent), "seconds": 0.2}
+                    for other in range(len(clients))
+                ]
+            clients[rank].send_text(json.dumps(status))
+        second += 1
+
+
+def _show_error(text: bool, body: memoryview) -> None:
+    """Show what the hub refuses: a producer that it turned away would be missing in every figure."""
+    if b'"error"' in bytes(body[:200]):
+        print(bytes(body).decode(), file=sys.stderr)
+
+
+class _Viewer:
+    """What one viewer was sent."""
+
+    def __init__(self, producers: int) -> None:
+        self.producers = producers
+        self.rows = 0
+        self.backwards = 0
+        self.completed: dict[int, float] = {}
+        self.status = b""
+        self._seq = -1
+        self._came: dict[int, int] = {}
+
+    def take(self, text: bool, body: memoryview) -> None:
+        if text:
+            # Statuses of a thousand processes are a hundred kB: only the last one is looked into, at the end.
+            if b'"type":"status"' in bytes(body[:200]):
+                self.status = bytes(body)
+            return
+        seq, step = struct.unpack_from("<Qq", body, 8)
+        self.backwards += seq <= self._seq
+        self._seq = seq
+        if bytes(body[40:47]) != b"tensors":
+            return
+        self.rows += struct.unpack_from("<I", body, 32)[0]
+        came = self._came.get(step, 0) + 1
+        self._came[step] = came
+        if came == self.producers:
+            self.completed[step] = time.monotonic()
+            del self._came[step]
+
+    def told(self) -> dict[str, Any]:
+        return json.loads(self.status)
+
+
+async def _viewers(hub: dict[str, Any], count: int, stalled: int) -> None:
+    viewers = [_Viewer(hub["producers"]) for _ in range(count)]
+    clients = [await _joined(hub, "viewer", viewer.take) for viewer in viewers]
+    said({})
+    plan = await asyncio.to_thread(heard)
+    slow = range(stalled)
+    await asyncio.sleep(
+        max(0.0, plan["start"] + (plan["stall_from"] + 0.9) * plan["period"] - time.monotonic())
+    )
+    for number in slow:
+        clients[number].transport.pause_reading()
+    await asyncio.to_thread(heard)
+    for number in slow:
+        clients[number].transport.resume_reading()
+    # The last status of each says that the run is over and the recording closed.
+    while not all(
+        viewer.status and viewer.told()["state"] == "finished" and viewer.told()["recording"]["state"] != "on"
+        for viewer in viewers
+    ):
+        await asyncio.sleep(0.2)
+    said(
+        [
+            {
+                "stalled": number in slow,
+                "rows": viewer.rows,
+                "backwards": viewer.backwards,
+                "dropped": viewer.told()["dropped"]["viewer"],
+                "completed": viewer.completed,
+            }
+            for number, viewer in enumerate(viewers)
+        ]
+    )
+    for client in clients:
+        client.transport.close()
+
+
+async def _joined(hub: dict[str, Any], role: str, take: Any) -> RawClient:
+    """Return a client of a hub once the WebSocket is open; it says who it is."""
+    loop = asyncio.get_running_loop()
+    _, client = await loop.create_connection(lambda: RawClient(hub["token"], take), hub["host"], hub["port"])
+    await client.opened
+    client.send_text(joining(role))
+    return client
+
+
+def _announced(rank: int, size: int, places: list[dict[str, Any]]) -> dict[str, Any]:
+    axes = {"parts": [""], "axes": ["position", "feature"]}
+    names = (*FLAGS, "HiddenStates", "Attention", "RawAttention")
+    layout: dict[str, Any] = {"world_size": size, "tp": 1, "pp": size, "dp": 1}
+    more = {"leader": 0} if rank else {}
+    if rank == 0:
+        layout["ranks"] = places
+    return announcement(rank, size, layout, [flag_info(name, [rank + 1], **axes) for name in names]) | more
+
+
+def _template(rank: int) -> bytes:
+    """Return the frame of one rank with a mark where its steps go."""
+    rows = tensor_rows(
+        ROWS, [1, 1, _VALUES], [1, 1, 12288], step=_MARK, rank=rank, layer=rank + 1, flag=list(FLAGS)
+    )
+    return encode_frame("tensors", pa.Table.from_batches([rows]), step=_MARK)

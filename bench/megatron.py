@@ -11,22 +11,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
-from torch import distributed
-from websockets.sync.client import ClientConnection, connect
-from websockets.typing import Subprotocol
+import torch
+from torch import Tensor, distributed, nn
 
 import megalens
-from megalens.hub.discovery import find_hub
-from megalens.protocol import decode_frame, decode_message, encode_message
+from megalens.runs import Run, connect
 
-from .children import Child, call, heard, joined, said
-from .common import in_turns, percentile, ratio, timed
-from .peer import TILES, GatheringPeer
-from .recordings import FLAGS, joining
-from .report import ROOT, Measured, Row, benchmark, divided, judged
+from .common import ROOT, Measured, Row, benchmark, divided, in_turns, judged, percentile, ratio, timed
+from .live import Child, call, heard, joined, said, traced
+from .recordings import FLAGS
+from .tracer import TILES, Sender, tiled, update
 
 __all__ = ["megatron", "rank"]
 
@@ -47,24 +44,22 @@ def megatron(options: argparse.Namespace) -> Measured:
     given["watched_steps"] = 8 * options.changes
     ranks = [Child(call("megatron:rank", rank=at, **given)) for at in (0, 1)]
     hub, patience = None, 0.0
+    watching, delays = threading.Event(), list[float]()
     try:
         begun = ranks[0].read()
         hub = begun["hub"]
-        viewer = _Viewer(begun["run"])
-        ranks[0].write()
-        assert ranks[0].read()["watch"]
-        watching = threading.Event()
-        watching.set()
-        delays: list[float] = []
-        changing = threading.Thread(
-            target=viewer.change, args=(options.changes, watching, delays), daemon=True
-        )
-        changing.start()
-        ranks[0].read()
-        watching.clear()
-        changing.join(30)
-        measured = {**ranks[0].read(), "delays": delays}
-        viewer.close()
+        with connect(begun["run"]) as run:
+            ranks[0].write()
+            assert ranks[0].read()["watch"]
+            watching.set()
+            changing = threading.Thread(
+                target=_change, args=(run, options.changes, watching, delays), daemon=True
+            )
+            changing.start()
+            ranks[0].read()
+            watching.clear()
+            changing.join(30)
+            measured = {**ranks[0].read(), "delays": delays}
         ranks[0].write()
         patience = 60.0
     finally:
@@ -107,75 +102,25 @@ def _rows(measured: dict[str, Any]) -> list[Row]:
     ]
 
 
-class _Viewer:
-    """A viewer that reads all the time and changes the compressor when asked."""
-
-    def __init__(self, run: str) -> None:
-        entry = find_hub(run)
-        assert entry is not None
-        self._context = ExitStack()
-        self._socket: ClientConnection = self._context.enter_context(
-            connect(
-                entry.address,
-                additional_headers={"Authorization": f"Bearer {entry.token}"},
-                subprotocols=[Subprotocol("megalens.v2")],
-                compression=None,
-                max_size=None,
-            )
-        )
-        self._socket.send(joining("viewer"))
-        self._came = threading.Condition()
-        self._newest = self._wanted = ""
-        self._error: str | None = None
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def change(self, count: int, watching: threading.Event, delays: list[float]) -> None:
-        """Change the number of tiles at random times, and note how long each change took to show."""
-        rng = random.Random(1)
-        for number in range(count):
-            tiles = 48 if number % 2 == 0 else 96
-            time.sleep(rng.uniform(0.3, 1.3))
-            compressor = {"name": "Tile", "params": {"tiles": tiles, "reduction": "mean"}}
-            patch = {"flags": {flag: {"compressor": compressor} for flag in FLAGS}}
-            began = time.perf_counter()
-            self._socket.send(encode_message({"type": "configure", "id": f"c{number}", "patch": patch}))
-            with self._came:
-                self._wanted = f"tiles={tiles},"
-                shown = self._came.wait_for(lambda: self._wanted in self._newest or self._error, 20)
-            if self._error or not watching.is_set():
-                return
-            if not shown:
-                raise TimeoutError("A change did not show within 20 s.")
-            delays.append(time.perf_counter() - began)
-
-    def close(self) -> None:
-        self._context.close()
-
-    def _read(self) -> None:
-        for data in self._socket:
-            if isinstance(data, str):
-                message = decode_message(data)
-                if message["type"] == "error":
-                    with self._came:
-                        self._error = message["message"]
-                        self._came.notify_all()
-                continue
-            frame = decode_frame(data)
-            if frame.stream == "tensors" and frame.rows:
-                newest = frame.table().column("compressor")[0].as_py()
-                with self._came:
-                    self._newest = newest
-                    self._came.notify_all()
+def _change(run: Run, count: int, watching: threading.Event, delays: list[float]) -> None:
+    """Change the number of tiles at random times, and note how long each change took to show."""
+    rng = random.Random(1)
+    for number in range(count):
+        time.sleep(rng.uniform(0.3, 1.3))
+        tile = megalens.Tile(TILES // 2 if number % 2 == 0 else TILES)
+        began = time.perf_counter()
+        run.wait(run.configure(dict.fromkeys(FLAGS, tile)), timeout=20)
+        if not watching.is_set():
+            return
+        delays.append(time.perf_counter() - began)
 
 
 def rank(rank: int, store: str, rounds: int, steps: int, watched_steps: int) -> None:
     """Be one process of the training, which talks by lines of JSON: train in blocks of every way, then on while the parent changes what is traced."""
     joined(rank, 2, store)
     job = _job()
-    with megalens.trace(job.chunks, name="megatron bench", linger=0) as tracer:
+    with traced(job.chunks, rank == 0, name="megatron bench", linger=0) as tracer:
         if rank == 0:
-            if not tracer.connected(60):
-                raise TimeoutError("The tracer did not reach its hub within 60 s.")
             said({"run": tracer.run_id, "hub": tracer.hub_pid})
             heard()
         distributed.barrier()
@@ -283,3 +228,42 @@ class _Measure:
     def _tell(self, message: dict[str, Any]) -> None:
         if self._rank == 0:
             said(message)
+
+
+class GatheringPeer:
+    """The baseline of a tensor-parallel training: every hook gathers the whole tensor at once, and rank 0 sends the tiles."""
+
+    def __init__(self, chunks: list[nn.Module], rank: int) -> None:
+        self.bytes = 0
+        self._sender = Sender(_gathered_text) if rank == 0 else None
+        self._handles = [
+            module.register_forward_hook(self._hook(name))
+            for chunk in chunks
+            for name, module in chunk.named_modules()
+            if name.endswith(("linear_qkv", "linear_fc1", "linear_fc2"))
+        ]
+
+    def close(self) -> None:
+        """Take the hooks off, throw away what waits, and stop."""
+        for handle in self._handles:
+            handle.remove()
+        if self._sender is not None:
+            self._sender.close()
+
+    def _hook(self, name: str) -> Any:
+        def gather(module: nn.Module, inputs: tuple[Any, ...], output: tuple[Tensor, Any]) -> None:
+            # [S, B, H/TP]; the second linear layer's is whole on both ranks, and gathered all the same where this is done.
+            piece = output[0].detach()[:, :1].contiguous()
+            pieces = [torch.empty_like(piece) for _ in range(2)] if self._sender else None
+            distributed.gather(piece, pieces)
+            self.bytes += piece.numel() * piece.element_size()
+            if self._sender and pieces is not None:
+                self._sender.put((name, torch.cat(pieces, -1)))
+
+        return gather
+
+
+def _gathered_text(item: tuple[str, Tensor]) -> str:
+    name, tensor = item
+    tiles = tiled(tensor.transpose(0, 1))
+    return update(tiles, layer=name)

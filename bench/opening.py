@@ -1,31 +1,50 @@
-"""Opening statistics: a tree of raw-moment JSONL against the reference's method, a line that is appended, thousands of runs, and a recording of many rows."""
+"""Opening: statistics as JSONL against the reference's method, thousands of runs, recordings of many rows, long recordings that nobody closed, and traces of PyTorch's profiler."""
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
+from torch.profiler import ProfilerActivity, profile
 
-from megalens.runs.moments import MomentQuery, MomentSource, find_trees, rows_of
+import megalens
+from megalens.demo import GPT
+from megalens.protocol import segment_name
+from megalens.runs import RunFolder
+from megalens.runs.moments import MomentQuery, MomentSource, find_trees
+from megalens.runs.moments import rows_of as rows_of_tree
 
-from .children import call, fresh, said
-from .common import ratio, timed
-from .recordings import ITEMS, write_courses, write_recording
-from .report import Measured, Row, benchmark, divided, judged, worst
+from .common import Measured, Row, benchmark, divided, in_turns, judged, ratio, timed, worst
+from .live import call, fresh, said
+from .recordings import (
+    ITEMS,
+    STARTED,
+    flag_info,
+    rows_of,
+    tensor_rows,
+    write_courses,
+    write_header,
+    write_recording,
+)
 
-__all__ = ["large_runs", "opening", "reference"]
+__all__ = ["large_runs", "long_recordings", "opening", "reference", "trace_reading"]
 
 _MIB = 1024 * 1024
 _SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
@@ -77,12 +96,12 @@ def _first_opening(home: Path, size: int, rounds: int) -> list[Row]:
     rows = _write_tree(tree, size)
     # Each in a process of its own, so that neither finds the other's memory warm.
     mine, other = [sys.executable, "-c", _OPEN, str(tree)], call("opening:reference", tree=tree)
-    ours, theirs = [], []
-    for turn in range(rounds):
-        cache = home / f"cache{turn}"
-        ours.append(_timed(mine, cache))
-        theirs.append(_timed(other, cache))
-        shutil.rmtree(cache, ignore_errors=True)
+
+    def opened(command: list[str]) -> float:
+        with tempfile.TemporaryDirectory(dir=home) as cache:
+            return _timed(command, Path(cache))
+
+    ours, theirs = in_turns({"": partial(opened, mine), "other": partial(opened, other)}, rounds).values()
     _timed(mine, home / "warm")
     return [
         Row("first opening of a JSONL tree", rows / statistics.fmean(ours), "rows/s", note=f"{rows} rows"),
@@ -110,7 +129,7 @@ def _append(home: Path, times: int) -> list[Row]:
     os.environ["MEGALENS_CACHE_DIR"] = str(home / "append")
     tree = home / "run" / "training_stats"
     path = next(tree.glob("grad*/*.jsonl"))
-    source = MomentSource(rows_of(find_trees(tree)[0]))
+    source = MomentSource(rows_of_tree(find_trees(tree)[0]))
     source.refresh()
     lines = path.read_text(encoding="utf-8").splitlines()[-1:]
     last = json.loads(lines[0])
@@ -271,4 +290,236 @@ def large_runs(options: argparse.Namespace) -> Measured:
         more = f"total and families, which the panel shows first, {max(overview):.2f} s more; {max(memory):.0f} MiB at most"
         rows.append(worst(what, seconds, "≤ 2", more))
     how = "A packed recording in the system's file cache; a fresh process's index and L2 by layer, 2000 points a series, 40 series."
+    return Measured(rows, how)
+
+
+_LAYERS = 32
+_FLAG = "MLP1_mat_mul"
+_MOST_SECONDS = 2.0
+# Of a segment before it is packed, and of its row groups.
+_SEGMENT_BYTES = 32_000_000
+_GROUP_BYTES = 16_000_000
+
+# What is asked of each stream, in a process of its own that has opened nothing before: the words of the result, and the question.
+_QUESTIONS: dict[str, dict[str, str]] = {
+    "tensors": {
+        "what there is, and one layer at the newest step": "a.index(); a.stream('tensors', {**one, 'steps': [newest, newest]})",
+        "one layer at ten steps in the middle": "a.stream('tensors', {**one, 'steps': [middle, middle + 9]})",
+        "RMS of one layer over all steps": "ask('tensor_lines', {**one, 'rank': 'lowest', 'statistic': 'rms', 'points': 2000})",
+        "RMS of all layers over all steps": "ask('tensor_lines', {'flag': flag, 'rank': 'lowest', 'statistic': 'rms', 'points': 2000})",
+        "what the run is, and whether it was cut short": "a.detail()",
+    },
+    "moments": {
+        "what there is, and L2 by layer over all steps": "a.moments_index(); ask('moments_groups', {'stat': 'grad', 'statistic': 'l2', 'by': ['layer'], 'points': 2000, 'series': 40})",
+        "one layer at a thousand steps": "a.moments_index(); ask('moments_groups', {'stat': 'grad', 'statistic': 'l2', 'by': ['layer'], 'where': {'layer': '3'}, 'steps': [middle, middle + 999]})",
+        "what the run is, and whether it was cut short": "a.detail()",
+    },
+    "scalars": {
+        "one name over all steps": "ask('scalar_lines', {'names': ['loss'], 'points': 2000})",
+        "all names over all steps": "ask('scalar_lines', {'points': 2000})",
+        "one name at a thousand steps": "ask('scalar_lines', {'names': ['loss'], 'steps': [middle, middle + 999]})",
+        "what the run is, and whether it was cut short": "a.detail()",
+    },
+}
+_ASK = """
+import sys, time
+import numpy, pyarrow, pyarrow.acero, pyarrow.compute, pyarrow.dataset, pyarrow.parquet
+from megalens.runs import open_run
+from megalens.runs.answers import RunAnswers
+import megalens.runs.moments
+flag, folder, newest = {flag!r}, sys.argv[1], int(sys.argv[2])
+one, middle = {{'flag': flag, 'layers': [3]}}, newest // 2
+began = time.perf_counter()
+a = RunAnswers(open_run(folder))
+ask = lambda method, request: a.answer(method, {{'request': request}})
+{question}
+print(time.perf_counter() - began)
+"""
+
+
+@benchmark(
+    "Questions to long recordings that nobody closed",
+    "small files",
+    rounds=(3, 1, "processes that ask each question"),
+)
+def long_recordings(options: argparse.Namespace) -> Measured:
+    """Questions to long recordings that nobody closed: two gigabytes of traced tensors, ten million rows of each stream."""
+    rows = []
+    for words, stream, whole, message in _recordings():
+        folder, steps = options.folder / "run", whole // (100 if options.quick else 1)
+        size = _write_run(folder, stream, steps, message())
+        for question, code in _QUESTIONS[stream].items():
+            # In a process of its own, which has opened nothing before.
+            asking = _ASK.format(flag=_FLAG, question=code)
+            seconds = [fresh(asking, folder, steps) for _ in range(options.rounds)]
+            rows.append(worst(f"{words} ({size / 1e6:,.0f} MB): {question}", seconds, f"≤ {_MOST_SECONDS:g}"))
+            print(rows[-1].what, f"{max(seconds):.2f}", flush=True)
+        shutil.rmtree(folder)
+    how = (
+        "Made-up recordings as a hub that was killed leaves them, sealed segments and the tail of what is newer, in the system's file cache and on the disk. Each question is asked in a process of its own, which has loaded its "
+        f"libraries and opens the run first; the worst of {options.rounds} counts."
+    )
+    return Measured(rows, how)
+
+
+def _recordings() -> list[tuple[str, str, int, Callable[[], pa.RecordBatch]]]:
+    """Return words, stream, steps and what makes the message of a step of each recording."""
+    return [
+        ("2 GB of tensors in large messages", "tensors", 2_560, lambda: _tensors(64, 3072)),
+        ("2 GB of tensors in small messages", "tensors", 68_000, lambda: _tensors(64, 64)),
+        ("ten million tensors", "tensors", 156_250, lambda: _tensors(64, 4)),
+        ("ten million moments", "moments", 22_320, lambda: _moments(448)),
+        ("ten million scalars", "scalars", 1_000_000, _scalars),
+    ]
+
+
+def _tensors(rows: int, values: int) -> pa.RecordBatch:
+    rng = np.random.default_rng(0)
+    whole = {name: rng.uniform(1, 2, rows) for name in ("mean", "m2", "m3", "m4", "min", "max")}
+    return tensor_rows(
+        rows,
+        [1, values // 4, 4],
+        [2, 1024, 4096],
+        layer=[at % _LAYERS for at in range(rows)],
+        flag=[(_FLAG, "HiddenStates")[at // _LAYERS] for at in range(rows)],
+        count=8e6,
+        compression_error=0,
+        **whole,
+    )
+
+
+def _moments(rows: int) -> pa.RecordBatch:
+    names = [f"decoder.layers.{at // 4}.{ITEMS[at % 4]}.weight" for at in range(rows // 2)]
+    return rows_of(
+        "moments",
+        rows,
+        samples=-1,
+        stage=-1,
+        stat=["grad"] * (rows // 2) + ["param"] * (rows // 2),
+        name=names * 2,
+        count=1e6,
+        m2=1e6,
+        m4=3e6,
+        gradient_stage="pre_clip",
+        loss_scale=1,
+    )
+
+
+def _scalars() -> pa.RecordBatch:
+    names = ["loss", "lr", "grad_norm", "tokens_per_second", *(f"megalens/figure_{at}" for at in range(6))]
+    units = ["", "", "", "1/s", *[""] * 6]
+    return rows_of("scalars", len(names), time=STARTED, name=names, value=1.5, unit=units)
+
+
+def _write_run(folder: Path, stream: str, steps: int, batch: pa.RecordBatch) -> int:
+    """Write a run folder with the rows of every step, and return the bytes of its stream."""
+    flags = [flag_info(name, list(range(_LAYERS))) for name in (_FLAG, "HiddenStates")]
+    statistics = {"grad": 1, "param": 1}
+    write_header(folder, state="training", ended=None, flags=flags, statistics=statistics)
+    (folder / stream).mkdir()
+    together = max(1, _SEGMENT_BYTES // batch.nbytes)
+    for number, first in enumerate(range(1, steps + 1, together)):
+        messages = [_of_step(batch, at) for at in range(first, min(first + together, steps + 1))]
+        place = folder / stream / segment_name(number, first, "")
+        if len(messages) == together:
+            table = pa.Table.from_batches(messages)
+            size = max(1, _GROUP_BYTES // batch.nbytes) * batch.num_rows
+            pq.write_table(table, place.with_suffix(".parquet"), compression="zstd", row_group_size=size)
+        else:
+            # Without the mark of an end.
+            with place.with_suffix(".arrows").open("wb") as file:
+                file.writelines([batch.schema.serialize(), *(each.serialize() for each in messages)])
+    # Whoever asks has no part in writing to the disk what was just made.
+    os.sync()
+    return RunFolder(folder).bytes()
+
+
+def _of_step(batch: pa.RecordBatch, step: int) -> pa.RecordBatch:
+    at = batch.schema.get_field_index("step")
+    field = batch.schema.field(at)
+    return batch.set_column(at, field, pa.array(np.full(batch.num_rows, step), field.type))
+
+
+def _profiled() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a real profile of the demo model: what stands around its events, and these."""
+    model = GPT()
+    optimizer = torch.optim.AdamW(model.parameters())
+    ids = torch.randint(0, 200, (4, 128))
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=True) as profiler:
+        for _ in range(3):
+            model(ids).logsumexp(-1).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            profiler.step()
+    with tempfile.TemporaryDirectory() as folder:
+        profiler.export_chrome_trace(f"{folder}/t.json")
+        whole = json.loads(Path(folder, "t.json").read_bytes())
+    return whole, whole.pop("traceEvents")
+
+
+def _write_traces(folder: Path, ranks: int, size: int, packed: bool) -> int:
+    """Write a file of about ``size`` bytes for each rank, the events again and again; return how many bytes of JSON that is."""
+    around, events = _profiled()
+    starts = [float(each["ts"]) for each in events if "ts" in each]
+    lasts = max(starts) - min(start for start in starts if start)
+    body: list[str] = []
+    while sum(map(len, body)) < size:
+        shift = len(body) * (lasts + 1000)
+        moved = ({**each, "ts": each["ts"] + shift} if "ts" in each else each for each in events)
+        body.append(",\n".join(json.dumps(each, indent=4) for each in moved))
+    total = 0
+    for rank in range(ranks):
+        about = {"backend": "gloo", "rank": rank, "world_size": ranks}
+        head = json.dumps({"distributedInfo": about, **around}, indent=2).removesuffix("\n}")
+        text = "".join((head, ',\n  "traceEvents": [\n', ",\n".join(body), "\n  ]}\n")).encode()
+        path = folder / f"rank{rank}.pt.trace.json{'.gz' if packed else ''}"
+        path.write_bytes(gzip.compress(text, 1) if packed else text)
+        total += len(text)
+    return total
+
+
+def _ours(folder: Path) -> tuple[float, int]:
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["MEGALENS_CACHE_DIR"] = cache
+        began = time.perf_counter()
+        with megalens.open(folder) as run:
+            count = run.table("spans").num_rows
+        return time.perf_counter() - began, count
+
+
+def _json(folder: Path) -> None:
+    for path in sorted(folder.iterdir()):
+        with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as file:
+            json.load(file)
+
+
+@benchmark(
+    "Opening traces of PyTorch's profiler",
+    "16 MB",
+    megabytes=(1000, 16, "of JSON in all"),
+    ranks=(8, "files"),
+    rounds=(3, "times that each is opened"),
+)
+def trace_reading(options: argparse.Namespace) -> Measured:
+    """How fast traces of PyTorch's profiler are opened, beside Python's json: files of one job in one run."""
+    rows = []
+    for packed in (False, True):
+        folder = options.folder / f"packed-{packed}"
+        folder.mkdir()
+        size = _write_traces(folder, options.ranks, options.megabytes * 1_000_000 // options.ranks, packed)
+        ways = {"json": partial(timed, partial(_json, folder)), "ours": partial(_ours, folder)}
+        theirs, opened = in_turns(ways, options.rounds).values()
+        ours, (count, *_) = zip(*opened, strict=True)
+        shutil.rmtree(folder)
+        name = "packed with gzip" if packed else "plain"
+        note = f"{size / 1e9:.2f} GB of JSON, {count} spans"
+        rows += [
+            Row(f"{name}: opened as a run", fmean(ours), "s", note=note),
+            Row(f"{name}: json.load of each file, and nothing else", fmean(theirs), "s"),
+            divided(f"{name}: json over ours", ratio(theirs, ours), "≥ 3", by="low"),
+        ]
+    how = (
+        f"{options.ranks} files, made of a real profile of the demo model (operations with shapes and stacks) that is repeated, opened by `megalens.open` with an empty cache, "
+        f"until its spans are a table; beside it `json.load` of the same files, which makes no spans of them. {options.rounds} rounds, in turn."
+    )
     return Measured(rows, how)

@@ -1,9 +1,10 @@
-"""How well the planner predicts real pipelines, what orders by arrival gain where links are slow, and how fast plans are made."""
+"""How well planners predict steps of real pipelines and of processes that split forward from backward passes, whether a verdict on a split is right, and what orders by arrival gain where links are slow."""
 
 from __future__ import annotations
 
 import argparse
 import statistics
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import megalens
 from megalens.instruments.pipeline import Plan, plan
 from megalens.instruments.pipeline.connections import expected_messages
 from megalens.instruments.pipeline.orders import FixedOrder, choice_from_json
+from megalens.instruments.pipeline.split import SplitPlan
+from megalens.instruments.pipeline.split import plan as plan_split
 
-from .children import run_processes
-from .common import ratio, timed
-from .lab import node_side
-from .report import Measured, Row, benchmark, judged
+from .common import Measured, Row, benchmark, judged, ratio, timed
+from .live import node_side, run_processes
 
-__all__ = ["pipeline"]
+__all__ = ["pipeline", "split"]
 
 STAGES, MICRO_BATCHES, PARTS = 4, 8, 8
 _SCHEDULES = {
@@ -133,7 +134,7 @@ def _compared(
     }
     for name in _READ.values():
         cases[name]["record"] = str(folder / f"{size}-{name}")
-    found = _found([cases[name] for name in _READ.values()], stages, steps, folder)
+    found = _run([cases[name] for name in _READ.values()], stages, folder, steps=steps)
     runs = {chunks: megalens.open(found[name]["folder"]) for chunks, name in _READ.items()}
     made = {}
     for name, (chunks, _) in _SCHEDULES.items():
@@ -142,7 +143,7 @@ def _compared(
         made[name] = plan(runs[chunks], name, chunks=chunks, activation_bytes=held)
         cases[name]["order"] = made[name].to_json()
     others = [name for name in _SCHEDULES if name not in _READ.values()]
-    found |= _found([cases[name] for name in others], stages, steps, folder)
+    found |= _run([cases[name] for name in others], stages, folder, steps=steps)
     rows, errors = [], []
     for name in _SCHEDULES:
         measured, planned = found[name]["step_ms"], made[name]
@@ -167,16 +168,12 @@ def _case(
     return {"name": name, "order": order, **placed, **facts}
 
 
-def _found(cases: list[dict[str, Any]], stages: int, steps: int, folder: Path) -> dict[str, dict[str, Any]]:
-    return _run([{"cases": [case], "steps": steps} for case in cases], stages, folder)
-
-
 def _delayed(folder: Path, rounds: int) -> list[Row]:
     rows = []
     for pattern, delay in _DELAYS.items():
         facts = {"message": 1 << 16, "kept": 1 << 20, **_profile(_LATE_MS, even=True)}
         cases = [_case(name, *how, 2 * MICRO_BATCHES, **facts) for name, how in _ORDERS.items()]
-        found = _run([{"cases": cases, "steps": 2, "rounds": rounds, "delay": delay}], STAGES, folder)
+        found = _run(cases, STAGES, folder, together=True, steps=2, rounds=rounds, delay=delay)
         for dynamic, fixed in (("by arrival", "1F1B"), ("by arrival, two chunks", "interleaved 1F1B")):
             got = ratio(found[dynamic]["steps_ms"], found[fixed]["steps_ms"], middle=statistics.median)
             promised = _promised(delay, dynamic, fixed)
@@ -222,6 +219,174 @@ def _profile(ms: float, *, even: bool = False) -> dict[str, list[float]]:
     return {"forward": half, "input": half, "weight": [0.9 * each for each in half]}
 
 
-def _run(blocks: list[dict[str, Any]], stages: int, folder: Path) -> dict[str, dict[str, Any]]:
-    found = run_processes("ranks:orders", {"blocks": blocks}, stages, folder)
+def _run(
+    cases: list[dict[str, Any]], stages: int, folder: Path, together: bool = False, **more: Any
+) -> dict[str, dict[str, Any]]:
+    """Run pipelines, one after the other or in turns; return what came of each, by name."""
+    blocks = [{"cases": each, **more} for each in ([cases] if together else [[case] for case in cases])]
+    found = run_processes("ranks:measured", {"blocks": blocks}, stages, folder)
     return {each["name"]: each for each in found}
+
+
+_LAYERS, _GB = 6, 10**9
+_CASE = {"split": True, "micro_batches": 7, "message": 1 << 12, "recompute": False, "last_forward": True, "ahead": 1}  # fmt: skip
+"""What processes do, where nothing else is said."""
+_UNLIKE = {
+    # Of each kind of device how many, how much slower, and GB: two hold half of the training and one micro-batch, or all that are in flight.
+    "forward devices a third as fast, memory to spare": ((2, 1, 40), (2, 3, 4)),
+    "forward devices a third as fast, memory for one micro-batch": ((2, 1, 13), (2, 3, 4)),
+    "backward devices a third as fast, memory for one micro-batch": ((2, 1, 3), (2, 3, 13)),
+    "forward devices a tenth as fast, memory for one micro-batch": ((2, 1, 13), (2, 10, 4)),
+    "three stages, forward devices half as fast, memory for one micro-batch": ((3, 1, 9), (2, 2, 4)),
+    "alike devices, memory to spare": ((4, 1, 40),),
+}
+_CORES = {
+    # Cores of forward and of backward processes.
+    "forward processes on one core, backward ones free": ([0], [0, 1]),
+    "backward processes on one core, forward ones free": ([0, 1], [0]),
+}
+
+
+@benchmark("Forward and backward in different processes", "few steps", steps=(12, 3, "steps of each layout"))
+def split(options: argparse.Namespace) -> Measured:
+    """How well the planner predicts steps of real processes, and whether its verdict on a split is right."""
+    rows: list[Row] = []
+    right: list[bool] = []
+    for name, devices in _UNLIKE.items():
+        _compared_split(name, _request(devices), options.steps, options.folder, rows, right)
+    rows += _read_off(options.folder, options.steps)
+    for name, cores in _CORES.items():
+        _held_to_cores(f"cores: {name}", *cores, options.steps, options.folder, rows, right)
+    verdicts = judged("verdicts that are right, of all cases", sum(right), "", str(len(right)))
+    how = (
+        f"Processes with gloo on one machine, {_CASE['micro_batches']} micro-batches, {options.steps} steps of each layout (median). Unlike devices: passes sleep for their time, as a processor does whose device computes; the memory of devices is what the planner is told, "
+        "and bounds nothing here. Both the best split and the best other layout that the planner names are run. Percent: the split's step over the other's, 95 % bootstrap interval; negative where the split is faster. "
+        "Read off: times from one recorded run, others predicted by megalens.split.plan(run). Cores: layers of a GPT that compute, processes held to cores."
+    )
+    return Measured([verdicts, *rows], how)
+
+
+def _request(devices: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
+    """Of a model whose training takes 16 GB, its weights 2 and what a micro-batch keeps 8: seven micro-batches, so that there is one replica. Passes through it take 48 and 96 ms on a fast device."""
+    return {
+        "devices": [
+            {
+                "name": f"{slower} times as slow",
+                "count": count,
+                **{"forward": 48 * slower, "recompute": 48 * slower, "backward": 96 * slower},
+                "memory_bytes": memory * _GB,
+            }
+            for count, slower, memory in devices
+        ],
+        "layers": _LAYERS,
+        "micro_batches": _CASE["micro_batches"],
+        **{"weight_bytes": 2 * _GB, "state_bytes": 16 * _GB, "activation_bytes": 8 * _GB},
+        "uncertainty": 0.03,
+    }
+
+
+def _family(layout: dict[str, Any]) -> dict[str, Any]:
+    """Return what processes do for a layout."""
+    family = layout["family"]
+    return {
+        **_CASE,
+        "split": family == "split",
+        "recompute": family in ("recompute", "pipeline_recompute"),
+        "last_forward": layout["stages"][-1].get("forward_device") is not None,
+    }
+
+
+def _compared_split(
+    name: str, request: dict[str, Any], steps: int, folder: Path, rows: list[Row], right: list[bool]
+) -> None:
+    """Run the best split and the best other layout that the planner names, on devices that sleep."""
+    made = plan_split(request)
+    found = {}
+    for camp in ("split", "other"):
+        layout = made.layout(camp)
+        stages = []
+        for each in layout["stages"]:
+            share, device = each["layers"] / _LAYERS, request["devices"][each["device"]]
+            other = each.get("forward_device")
+            forward = device if other is None else request["devices"][other]
+            of = {"forward": forward, "recompute": device, "backward": device}
+            stages.append({what: share * which[what] for what, which in of.items()})
+        found[camp] = _split_run({**_family(layout), "stages": stages}, steps, folder)["steps_ms"]
+        rows.append(_error(f"{name}, {layout['family']}", made.step_ms(camp), found[camp]))
+    rows.append(_verdict(name, made, found["split"], found["other"]))
+    right.append(bool(rows[-1].met))
+
+
+def _held_to_cores(
+    name: str,
+    forward: list[int],
+    backward: list[int],
+    steps: int,
+    folder: Path,
+    rows: list[Row],
+    right: list[bool],
+) -> None:
+    """Layers of a GPT in processes that are held to cores of this machine."""
+    # By rank: the first stage's forward and backward process, the last stage's backward process.
+    case = {**_CASE, "stages": [{"layers": 4}, {"layers": 4}], "last_forward": False}
+    record = str(folder / name.replace(" ", "-"))
+    found = _split_run({**case, "record": record}, steps, folder, [forward, backward, backward])
+    made = plan_split(megalens.open(found["folder"]))
+    layout = made.layout("other")
+    stages = [{"layers": 4 * each["layers"]} for each in layout["stages"]]
+    cpus = [(forward, backward)[each["device"]] for each in layout["stages"]]
+    other = _split_run({**_family(layout), "stages": stages}, steps, folder, cpus)["steps_ms"]
+    rows.append(_error(f"{name}, split", made.step_ms("own"), found["steps_ms"]))
+    rows.append(_error(f"{name}, {layout['family']}", made.step_ms("other"), other))
+    rows.append(_verdict(name, made, found["steps_ms"], other))
+    right.append(bool(rows[-1].met))
+
+
+def _read_off(folder: Path, steps: int) -> Iterator[Row]:
+    """Times of one recorded split, by which it and others are predicted."""
+    stage = {"forward": 72.0, "recompute": 24.0, "backward": 48.0}
+    case = {**_CASE, "stages": [stage, stage]}
+    found = _split_run({**case, "record": str(folder / "read")}, steps, folder)
+    run = megalens.open(found["folder"])
+    yield _error(
+        "read off: the same split (times are from it)", plan_split(run).step_ms("own"), found["steps_ms"]
+    )
+    # Whether there are forward processes of the two stages, and what is wished for.
+    others: dict[str, tuple[str, tuple[bool, bool], dict[str, int]]] = {
+        "without the last forward process": ("split", (True, False), {}),
+        "two recomputed ahead": ("split", (True, True), {"ahead": 2}),
+        "a pipeline of its backward processes": ("pipeline", (False, False), {}),
+        "the same, recomputing": ("pipeline_recompute", (False, False), {}),
+    }
+    for name, (family, forward, wish) in others.items():
+        stages = [{"device": 1, "layers": 1} | ({"forward_device": 0} if each else {}) for each in forward]
+        layout = {"data": 1, "tensor": 1, "family": family, "stages": stages}
+        made = plan_split(run, layout=layout, **wish)
+        measured = _split_run({**case, **_family(layout), "stages": case["stages"], **wish}, steps, folder)
+        yield _error(f"read off: {name}", made.step_ms("own"), measured["steps_ms"])
+
+
+def _error(name: str, predicted: float, steps: list[float]) -> Row:
+    measured = statistics.median(steps)
+    off = predicted / measured - 1
+    note = f"{predicted:.0f} ms predicted, {measured:.0f} ms measured"
+    return judged(f"{name}: predicted over measured step", 100 * off, "%", "± 10", note)
+
+
+def _verdict(name: str, made: SplitPlan, split: list[float], other: list[float]) -> Row:
+    got = ratio(split, other, middle=statistics.median)
+    says = "split" if made.worth_it else "do not split"
+    value, low, high = (100 * (each - 1) for each in (got.value, got.low, got.high))
+    note = f"the planner says {made.percent:+.0f} % ({made.low_percent:+.0f} to {made.high_percent:+.0f}): {says}"
+    met = (got.high < 1) == made.worth_it
+    return Row(f"{name}: a split's step over the best other", value, "%", low, high, says, met, note)
+
+
+def _split_run(
+    case: dict[str, Any], steps: int, folder: Path, cpus: list[list[int]] | None = None
+) -> dict[str, Any]:
+    count = len(case["stages"])
+    world = 2 * count - (not case["last_forward"]) if case["split"] else count
+    job = {"blocks": [{"cases": [case], "steps": steps}], "cpus": cpus}
+    (found,) = run_processes("ranks:measured", job, world, folder)
+    return found

@@ -1,4 +1,4 @@
-"""One process of a pipeline or of a split training that is measured; the first one writes what came of it."""
+"""One process of a job that is measured: of pipelines and split trainings, of which the first one writes what came of them, and of the data-parallel training that ``bench.soak`` disturbs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 import megalens
+from megalens import Tile
+from megalens.demo import GPT
 from megalens.demo.model import Block, GPTConfig
 from megalens.instruments.pipeline import DynamicSchedule
 from megalens.instruments.pipeline.plan_type import Placement
@@ -26,7 +29,10 @@ from megalens.instruments.pipeline.split import SplitLayout, SplitTraining
 from megalens.instruments.pipeline.stages.link import Link
 from megalens.tracer import Place
 
-__all__ = ["orders", "split"]
+from .live import joined, traced
+from .recordings import FLAGS
+
+__all__ = ["measured", "soak"]
 
 WIDTH = 8
 _SIZES = GPTConfig(hidden=256, sequence=128)
@@ -60,8 +66,7 @@ class KeptBytes(torch.autograd.graph.saved_tensors_hooks):
 
     @staticmethod
     def _unpack(held: Any) -> Tensor:
-        tensor: Tensor = held.tensor if isinstance(held, _Held) else held
-        return tensor
+        return held.tensor if isinstance(held, _Held) else held
 
 
 class _Work(torch.autograd.Function):
@@ -96,15 +101,7 @@ class TimedStage(nn.Module):
         forward_ms, input_ms, weight_ms = self.times
         # The weights' gradients hang on a path of their own, as they do in a layer.
         scale = _Work.apply(self.scale, 0.0, weight_ms, 0)
-        result: Tensor = _Work.apply(x + self.shift, forward_ms, input_ms, self.kept) * scale
-        return result
-
-
-def _begun() -> tuple[int, int]:
-    """Join the group that the launcher names; return this process's rank, and how many there are."""
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo")
-    return distributed.get_rank(), distributed.get_world_size()
+        return _Work.apply(x + self.shift, forward_ms, input_ms, self.kept) * scale
 
 
 def _traced(case: dict[str, Any], modules: list[nn.Module], place: Place) -> Any:
@@ -118,10 +115,6 @@ def _traced(case: dict[str, Any], modules: list[nn.Module], place: Place) -> Any
         adapter=megalens.adapters.Adapter(layer="{i}"),
         place=place,
     )
-
-
-def _stage_place(rank: int, world: int) -> Place:
-    return Place(rank, pp=rank, tp_ranks=(rank,), world_size=world, pp_size=world)
 
 
 def _together(step: Callable[[], None], tracer: Any) -> float:
@@ -150,29 +143,23 @@ def _loss(output: Tensor, target: Tensor) -> Tensor:
     return (output * target).mean()
 
 
-def _closed(tracer: Any, close: Callable[[], None]) -> str | None:
-    """End a training; return where it was recorded."""
-    distributed.barrier()
-    folder = None if tracer is None else str(tracer.folder)
-    if tracer is not None:
-        tracer.close()
-    close()
-    return folder
-
-
-def orders(job: dict[str, Any], out: str) -> None:
-    """Run pipelines in the orders of a job's blocks; rank 0 writes what came of each."""
-    rank, world = _begun()
+def measured(job: dict[str, Any], out: str) -> None:
+    """Run the pipelines and split trainings of a job's blocks; rank 0 writes what came of each, and where it was recorded."""
+    if job.get("cpus"):
+        os.sched_setaffinity(0, job["cpus"][int(os.environ["RANK"])])
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo")
+    rank = distributed.get_rank()
     found = []
     for block in job["blocks"]:
         # All ways of a block are ready before the first is measured, and take turns.
         delay = _delays(block.get("delay"), rank)
-        ways = [_Way(each, rank, world, delay) for each in block["cases"]]
+        ways = [_Way(each, rank, delay) for each in block["cases"]]
         rng = random.Random(7)
         for _ in range(block.get("rounds", 1)):
             for way in rng.sample(ways, len(ways)):
                 way.run(block["steps"])
-        found += [way.close(world) for way in ways]
+        found += [way.close() for way in ways]
     if rank == 0:
         Path(out).write_text(json.dumps(found))
     distributed.barrier()
@@ -180,43 +167,17 @@ def orders(job: dict[str, Any], out: str) -> None:
 
 
 class _Way:
-    def __init__(self, case: dict[str, Any], rank: int, world: int, delay: Any) -> None:
-        self.case, self.rank = case, rank
-        layout = Placement(case["placement"], world, case["chunks"], case["micro_batches"])
-        parts = layout.virtual_stages
+    """A training of a case: a split one, or a pipeline."""
 
-        def share(values: list[float], part: int) -> float:
-            each = len(values) // parts
-            return sum(values[part * each : (part + 1) * each])
-
-        held = layout.held_by(rank)
-        modules: list[nn.Module] = [
-            _layers(case["layers"] // parts)
-            if "layers" in case
-            else TimedStage(
-                *(share(case[what], v) for what in ("forward", "input", "weight")), case["kept"] // parts
-            )
-            for v in held
-        ]
-        self.first = any(layout.is_first(v) for v in held)
-        self.last = any(layout.is_last(v) for v in held)
-        self.tracer = _traced(case, modules, _stage_place(rank, world))
-        self.schedule = DynamicSchedule(
-            modules,
-            case["micro_batches"],
-            case["order"],
-            _loss,
-            placement=case["placement"],
-            tracer=self.tracer,
-            timeout=60,
-        )
-        if delay is not None:
-            for link in self.schedule._links.values():
-                _late(link, delay)
+    def __init__(self, case: dict[str, Any], rank: int, delay: Any) -> None:
+        self.case, self.rank, self.world = case, rank, distributed.get_world_size()
         self.kept = KeptBytes()
-        self.x, self.target = _batch(case["micro_batches"], None if "layers" in case else case["message"])
         self.steps: list[float] = []
         self.peak = 0
+        # Layers of a GPT take what layers do.
+        computes = "layers" in case or "layers" in case.get("stages", [{}])[0]
+        self.x, self.target = _batch(case["micro_batches"], None if computes else case["message"])
+        self.tracer, self._step, self._close = self._split() if case.get("split") else self._pipeline(delay)
 
     def run(self, steps: int) -> None:
         for at in range(steps + 1):
@@ -227,20 +188,100 @@ class _Way:
                 self.steps.append(took)
                 self.peak = max(self.peak, self.kept.peak)
 
-    def _step(self) -> None:
-        args = (self.x,) if self.first else ()
-        self.schedule.step(*args, target=self.target if self.last else None, return_outputs=False)
-
-    def close(self, world: int) -> dict[str, Any]:
-        peaks: list[Any] = [None] * world
+    def close(self) -> dict[str, Any]:
+        peaks: list[Any] = [None] * self.world
         distributed.all_gather_object(peaks, self.peak)
+        distributed.barrier()
+        folder = None if self.tracer is None else str(self.tracer.folder)
+        if self.tracer is not None:
+            self.tracer.close()
+        self._close()
         return {
-            "name": self.case["name"],
+            "name": self.case.get("name"),
             "steps_ms": [1e3 * each for each in self.steps],
             "step_ms": 1e3 * statistics.median(self.steps),
             "peaks": peaks,
-            "folder": _closed(self.tracer, self.schedule.close),
+            "folder": folder,
         }
+
+    def _given(self, first: bool, last: bool) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """Return what a step is given, which has the first stage or the last one."""
+        return (self.x,) if first else (), self.target if last else None
+
+    def _split(self) -> Any:
+        case, stages = self.case, len(self.case["stages"])
+        layout = SplitLayout.of(pipeline=stages, last_forward=case["last_forward"], world=self.world)
+        place = layout.place(self.rank)
+        module = _stage(case, place.stage, place.role)
+        tracer = _traced(case, [module], layout.tracer_place(self.rank))
+        training = SplitTraining(
+            module,
+            layout=layout,
+            loss_fn=_loss,
+            optimizer=_sgd,
+            micro_batches=case["micro_batches"],
+            ahead=case["ahead"],
+            timeout=60,
+            tracer=tracer,
+        )
+        inputs, target = self._given(place.stage == 0, place.stage == stages - 1)
+        return tracer, lambda: training.step(*inputs, target=target), training.close
+
+    def _pipeline(self, delay: Any) -> Any:
+        case, rank, world = self.case, self.rank, self.world
+        layout = Placement(case.get("placement", "loop"), world, case.get("chunks", 1), case["micro_batches"])
+        held = layout.held_by(rank)
+        modules = [_part(case, v, layout.virtual_stages) for v in held]
+        place = Place(rank, pp=rank, tp_ranks=(rank,), world_size=world, pp_size=world)
+        tracer = _traced(case, modules, place)
+        schedule = DynamicSchedule(
+            modules,
+            case["micro_batches"],
+            case.get("order", "1f1b"),
+            _loss,
+            placement=layout.kind,
+            tracer=tracer,
+            timeout=60,
+        )
+        for link in () if delay is None else schedule._links.values():
+            _late(link, delay)
+        inputs, target = self._given(
+            any(layout.is_first(v) for v in held), any(layout.is_last(v) for v in held)
+        )
+        optimizer = _sgd(modules[0].parameters()) if "stages" in case else None
+
+        def step() -> None:
+            schedule.step(*inputs, target=target, return_outputs=False)
+            if optimizer is not None:
+                optimizer.step()
+                optimizer.zero_grad()
+
+        return tracer, step, schedule.close
+
+
+def _part(case: dict[str, Any], at: int, parts: int) -> nn.Module:
+    """Return a virtual stage of a pipeline, by the times of stages or of parts of the model's depth."""
+    if "stages" in case:
+        stage = _stage(case, at, "backward")
+        return _Recomputed(stage) if case["recompute"] else stage
+    if "layers" in case:
+        return _layers(case["layers"] // parts)
+    each = len(case["forward"]) // parts
+    times = (sum(case[what][at * each : (at + 1) * each]) for what in ("forward", "input", "weight"))
+    return TimedStage(*times, case["kept"] // parts)
+
+
+def _stage(case: dict[str, Any], stage: int, role: str) -> nn.Module:
+    facts = case["stages"][stage]
+    if "layers" in facts:
+        return _layers(facts["layers"])
+    if role == "forward":
+        return TimedStage(facts["forward"], 0.0, 0.0, 0)
+    return TimedStage(facts["recompute"], facts["backward"], 0.0, 0)
+
+
+def _sgd(weights: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(weights, lr=1e-6)
 
 
 def _delays(pattern: dict[str, Any] | None, rank: int) -> Any:
@@ -293,7 +334,7 @@ def _late(link: Link, late: Any) -> None:
                 change.notify_all()
 
     threading.Thread(target=work, daemon=True).start()
-    link.send, link.flush = delayed, flushed  # type: ignore[method-assign]
+    link.send, link.flush = delayed, flushed
 
 
 class _Recomputed(nn.Module):
@@ -304,75 +345,97 @@ class _Recomputed(nn.Module):
         self.inner = inner
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = checkpoint(self.inner, x, use_reentrant=False)
-        return result
+        return checkpoint(self.inner, x, use_reentrant=False)
 
 
-def split(job: dict[str, Any], out: str) -> None:
-    """Run the training of a case, split or a pipeline; rank 0 writes how long its steps took, and where it was recorded."""
-    if job.get("cpus"):
-        os.sched_setaffinity(0, job["cpus"][int(os.environ["RANK"])])
-    rank, world = _begun()
-    step, tracer, close = (_split if job["kind"] == "split" else _pipeline)(job, rank, world)
-    taken = [1e3 * _together(step, tracer) for _ in range(job["steps"] + 1)][1:]
-    folder = _closed(tracer, close)
+_SAVE_STEPS = 25
+_SAMPLES = 2
+
+
+def soak(rank: int, life: int, folder: str, steps: int | None) -> None:
+    """Train until the folder holds a file ``stop``, or for a number of steps, untraced; write every loss, bit for bit.
+
+    ``life`` is how often the job was started before.
+    """
+    home = Path(folder)
+    joined(rank, 2, home / f"store-{life}")
+    model = GPT()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    step = _load(home, model, optimizer)
+    replica = DistributedDataParallel(model)
+    with ExitStack() as stack:
+        tracer: Any = None
+        if steps is None:
+            flags = {flag: {"compressor": Tile(96).to_setting(), "replicas": "all"} for flag in FLAGS}
+            options: dict[str, Any] = {"record": home / "runs", "linger": 0, "first_step": step + 1}
+            # Every rank has its hub before the first step, so that no row is early.
+            tracer = stack.enter_context(traced(replica, name="soak", flags=flags, **options))
+            name = f"{life}-{rank}"
+            threading.Thread(target=_tell, args=(tracer, home, name), daemon=True).start()
+            distributed.barrier()
+        losses = stack.enter_context(open(home / f"losses-{life}", "a", encoding="utf-8"))
+        while not _ends(home, step, steps):
+            step += 1
+            with tracer.step() if tracer else nullcontext():
+                loss = _train(replica, optimizer, step, rank)
+            if rank == 0:
+                losses.write(f"{step} {loss.hex()}\n")
+                losses.flush()
+                if step % _SAVE_STEPS == 0:
+                    _save(home, model, optimizer, step)
+    if tracer:
+        _write_status(tracer, home, f"{life}-{rank}", ended=True)
+    distributed.barrier()
     distributed.destroy_process_group()
-    if rank == 0:
-        Path(out).write_text(json.dumps({"steps_ms": taken, "folder": folder}))
 
 
-def _module(case: dict[str, Any], stage: int, role: str) -> nn.Module:
-    facts = case["stages"][stage]
-    if "layers" in facts:
-        return _layers(facts["layers"])
-    if role == "forward":
-        return TimedStage(facts["forward"], 0.0, 0.0, 0)
-    return TimedStage(facts["recompute"], facts["backward"], 0.0, 0)
+def _train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int, rank: int) -> float:
+    generator = torch.Generator().manual_seed(2 * step + rank)
+    tokens = torch.randint(256, (_SAMPLES, 1), generator=generator) + torch.arange(65)
+    ids = tokens % 256
+    optimizer.zero_grad()
+    scores = model(ids[:, :-1])
+    loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), ids[:, 1:].flatten())
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
 
 
-def _given(case: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    return _batch(case["micro_batches"], None if "layers" in case["stages"][0] else case["message"])
+def _ends(folder: Path, step: int, steps: int | None) -> bool:
+    """Agree with the other rank on whether this was the last step."""
+    over = step >= steps if steps is not None else (folder / "stop").exists()
+    flag = torch.tensor([int(over)])
+    distributed.all_reduce(flag, distributed.ReduceOp.MAX)
+    return bool(flag)
 
 
-def _sgd(weights: Any) -> torch.optim.Optimizer:
-    return torch.optim.SGD(weights, lr=1e-6)
+def _save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+    partial = folder / "checkpoint.partial"
+    torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, partial)
+    os.replace(partial, folder / "checkpoint.pt")
 
 
-def _split(case: dict[str, Any], rank: int, world: int) -> Any:
-    stages = len(case["stages"])
-    layout = SplitLayout.of(pipeline=stages, last_forward=case["last_forward"], world=world)
-    place = layout.place(rank)
-    module = _module(case, place.stage, place.role)
-    tracer = _traced(case, [module], layout.tracer_place(rank))
-    training = SplitTraining(
-        module,
-        layout=layout,
-        loss_fn=_loss,
-        optimizer=_sgd,
-        micro_batches=case["micro_batches"],
-        ahead=case["ahead"],
-        timeout=60,
-        tracer=tracer,
-    )
-    x, target = _given(case)
-    inputs = (x,) if place.stage == 0 else ()
-    given = target if place.stage == stages - 1 else None
-    return lambda: training.step(*inputs, target=given), tracer, training.close
+def _load(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    path = folder / "checkpoint.pt"
+    if not path.exists():
+        return 0
+    saved = torch.load(path, weights_only=True)
+    model.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    return int(saved["step"])
 
 
-def _pipeline(case: dict[str, Any], rank: int, world: int) -> Any:
-    module = _module(case, rank, "backward")
-    stage = _Recomputed(module) if case["recompute"] else module
-    tracer = _traced(case, [stage], _stage_place(rank, world))
-    schedule = DynamicSchedule(stage, case["micro_batches"], "1f1b", _loss, tracer=tracer, timeout=60)
-    optimizer = _sgd(stage.parameters())
-    x, target = _given(case)
-    inputs = (x,) if rank == 0 else ()
-    given = target if rank == world - 1 else None
+def _tell(tracer: Any, folder: Path, name: str) -> None:
+    """Keep on disk what the status says, for whoever looks once this process was killed."""
+    while True:
+        _write_status(tracer, folder, name, ended=False)
+        time.sleep(0.2)
 
-    def step() -> None:
-        schedule.step(*inputs, target=given, return_outputs=False)
-        optimizer.step()
-        optimizer.zero_grad()
 
-    return step, tracer, schedule.close
+def _write_status(tracer: Any, folder: Path, name: str, *, ended: bool) -> None:
+    status = {"run": tracer.run_id, "hub": tracer.hub_pid, "ended": ended, "status": tracer.status()}
+    partial = folder / f"status-{name}.{ended}.partial"
+    partial.write_text(json.dumps(status), encoding="utf-8")
+    target = folder / f"status-{name}.json"
+    if ended or not target.exists() or not json.loads(target.read_text(encoding="utf-8"))["ended"]:
+        os.replace(partial, target)

@@ -1,22 +1,62 @@
-"""Recordings of made-up rows, as large as those of long trainings."""
+"""Recordings of made-up rows, as large as those of long trainings, and what it costs to have them in Parquet: closing one, and sealing while every core trains.
+
+Sealing needs Linux, whose scheduler has a class for what runs on idle cores only.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Iterable
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, MutableSequence
+from itertools import cycle
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from megalens.hub.recording_folder import RecordingFolder
 from megalens.hub.segment_file import seal_tail
-from megalens.protocol import STREAMS, compressor_infos, encode_message, segment_name, stream_schema
+from megalens.protocol import (
+    STREAMS,
+    TAIL,
+    CheckedBody,
+    FrameChecker,
+    compressor_infos,
+    decode_frame,
+    encode_frame,
+    encode_message,
+    segment_name,
+    stream_schema,
+    stream_segments,
+)
+
+from .common import Measured, Row, benchmark, divided, judged, processor_seconds, ratio, trimmed_mean
 
 __all__ = [
-    *("FLAGS", "ITEMS", "STARTED", "announcement", "flag_info", "joining", "rows_of", "tensor_rows"),
-    *("write_courses", "write_header", "write_recording", "write_segment"),
+    "FLAGS",
+    "ITEMS",
+    "STARTED",
+    "announcement",
+    "flag_info",
+    "joining",
+    "rows_of",
+    "sealing",
+    "tensor_rows",
+    "write_courses",
+    "write_header",
+    "write_recording",
+    "write_segment",
 ]
 
 FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
@@ -79,17 +119,7 @@ def write_segment(folder: Path, stream: str, number: int, first: int, tables: It
 
 
 def write_recording(folder: Path, series: int, steps: int) -> Path:
-    """Write the recording of a finished run with statistics of gradients, packed as the hub packs it, and return its folder.
-
-    Parameters
-    ----------
-    folder : Path
-        Made here; the run's id is its name.
-    series : int
-        Tensors of the model; more than 1,000 are those of experts.
-    steps : int
-        Each has a row of every tensor.
-    """
+    """Write the recording of a finished run with statistics of gradients at every step, packed as the hub packs it, and return its folder; of more than 1,000 tensors they are experts'."""
     write_header(folder, steps, statistics={"grad": 1})
     rng = np.random.default_rng(0)
     if series > 1000:
@@ -183,3 +213,180 @@ def announcement(
         "config": {"flags": {}},
         "versions": {},
     }
+
+
+_Count = MutableSequence[float]
+"""What a process has counted, and the processor seconds that it had for that."""
+
+_MB = 1_000_000
+_ROUNDS = 3
+_MOST_COST = 0.003
+_WINDOW_SECONDS = 0.2
+
+
+@benchmark(
+    "Sealing recordings",
+    "a few small windows",
+    megabytes=(400, 40, "that are recorded and closed"),
+    windows=(200, 6, "triples of windows"),
+)
+def sealing(options: argparse.Namespace) -> Measured:
+    """What it costs to have Parquet: closing a recording, and sealing while every core trains."""
+    place, windows = options.folder, options.windows
+    bodies = list(_bodies(place / "rows", 16 if options.quick else 320))
+    rows = [_closing(place, bodies, options.megabytes), *_saturated(place / "tails", bodies, windows)]
+    how = (
+        f"Rows of statistics of 500 tensors. Closing: {options.megabytes} MB are recorded as fast as the recorder takes them, then closed, {_ROUNDS} times. "
+        f"Saturated: a process that counts on every core; in {windows} triples of windows of {_WINDOW_SECONDS:g} s, whose order goes round, the sealer seals one tail after the other in one and is stopped in two. "
+        "Of each window: what was counted for each processor second that counting and sealing had together, in which the time of other programs does not count. "
+        "The figure is the trimmed mean over the triples of a stopped window over the other one; the two stopped ones over each other tell what such a run can resolve."
+    )
+    return Measured(rows, how)
+
+
+def _bodies(place: Path, steps: int) -> Iterator[CheckedBody]:
+    """Yield checked frames of statistics, one for each step."""
+    write_recording(place, 500, steps)
+    (segment,) = stream_segments(place, "moments")
+    table = pq.read_table(segment.path).cast(STREAMS["moments"].schema)
+    for step in range(1, steps + 1):
+        data = encode_frame("moments", table.slice((step - 1) * 500, 500), step=step)
+        yield FrameChecker().check(decode_frame(data), data)
+
+
+def _closing(place: Path, bodies: list[CheckedBody], megabytes: int) -> Row:
+    closing, unsealed = [], []
+    for number in range(_ROUNDS):
+        run = place / f"run{number}"
+        folder = RecordingFolder(run)
+        folder.write_description({})
+        for body in cycle(bodies):
+            folder.append(body)
+            if folder.bytes >= megabytes * _MB:
+                break
+        folder.seal()
+        unsealed.append(sum(path.stat().st_size for path in _tails(run)) / _MB)
+        began = time.perf_counter()
+        said = folder.finish()
+        closing.append(time.perf_counter() - began)
+        if said is not None:
+            raise SystemExit(said)
+        end = time.monotonic() + 120
+        # A tail is removed last, once its segment counts.
+        while [*(run / "moments").glob(f"*{TAIL}")]:
+            if time.monotonic() > end:
+                raise SystemExit("the rest was not sealed within 120 s")
+            time.sleep(0.1)
+        shutil.rmtree(run)
+    what = f"closing {megabytes} MB, the longest of {len(closing)}"
+    note = f"{fmean(unsealed):.0f} MB were not sealed yet, and are sealed by a process that goes on"
+    return judged(what, max(closing), "s", "≤ 1", note, seconds=closing)
+
+
+def _saturated(place: Path, bodies: list[CheckedBody], windows: int) -> Iterator[Row]:
+    cores = sorted(os.sched_getaffinity(0))
+    counts = [multiprocessing.Array("d", 2, lock=False) for _ in cores]
+    busy = [
+        multiprocessing.Process(target=_count, args=(count, core), daemon=True)
+        for count, core in zip(counts, cores, strict=True)
+    ]
+    tail = place / "moments" / segment_name(0, 1, TAIL)
+    tail.parent.mkdir(parents=True)
+    size = 0
+    with tail.open("wb") as file:
+        size += file.write(STREAMS["moments"].schema_message)
+        for message in (each for body in cycle(bodies) for each in body.messages()):
+            size += file.write(message)
+            if size >= 32 * _MB:
+                break
+    for at in range(2 * windows):
+        os.link(tail, tail.with_name(segment_name(at + 1, 1, TAIL)))
+    rows, found, jobs = pa.ipc.open_stream(tail.read_bytes()).read_all().num_rows, tail.stat(), place / "jobs"
+    job = {"stream": "moments", "rows": rows, "file": [found.st_dev, found.st_ino]}
+    jobs.write_text("".join(json.dumps({"tail": str(each), **job}) + "\n" for each in _tails(place)))
+    for each in busy:
+        each.start()
+    with jobs.open("rb") as source:
+        sealer = subprocess.Popen(
+            [sys.executable, "-m", "megalens.hub.sealing"], stdin=source, stdout=subprocess.PIPE
+        )
+        try:
+            without, with_it, used = _windows(sealer, counts, windows)
+        finally:
+            sealer.kill()
+            sealer.wait()
+            for each in busy:
+                each.terminate()
+    # Of each triple one window over another; what others did on the machine in a few is left out.
+    cost, same = (
+        ratio([one / two for one, two in zip(without[0], each, strict=True)], middle=trimmed_mean)
+        for each in (with_it, without[1])
+    )
+    what = "time of work on saturated cores, sealing over not"
+    yield divided(what, cost, f"≤ {1 + _MOST_COST:g}", unit="", by="both")
+    yield divided("the same of two windows without sealing", same, unit="")
+    yield Row(
+        "processor time that the sealer had meanwhile",
+        100 * used / (len(with_it) * _WINDOW_SECONDS * len(cores)),
+        "% of all cores",
+        note="more waits; from 512 MiB on a sealer of normal priority takes over",
+    )
+    tails = _tails(place)
+    done, began = 2 * windows + 1 - len(tails), time.process_time()
+    for each in tails[:5]:
+        seal_tail(each, STREAMS["moments"])
+    seconds = time.process_time() - began
+    yield Row(
+        "processor time of sealing 1 MB on idle cores",
+        1000 * seconds / (5 * size / _MB),
+        "ms",
+        note=f"{done} tails of {size / _MB:.0f} MB were sealed beside the work",
+    )
+
+
+def _windows(
+    sealer: subprocess.Popen[bytes], counts: list[_Count], windows: int
+) -> tuple[list[list[float]], list[float], float]:
+    """Return what was counted a processor second in windows without and with the sealer, and its seconds."""
+    tasks = f"/proc/{sealer.pid}/task/*"
+    # Its imports are behind it when it reads the first tail.
+    time.sleep(3.0)
+    counted: list[list[float]] = [[], [], []]
+    used = 0.0
+    for triple in range(windows):
+        for at in range(3):
+            kind = (triple + at) % 3
+            os.kill(sealer.pid, signal.SIGSTOP if kind else signal.SIGCONT)
+            time.sleep(0.01)
+            before, had = _sums(counts), processor_seconds(tasks)
+            time.sleep(_WINDOW_SECONDS)
+            (done, worked), sealing = _sums(counts), processor_seconds(tasks) - had
+            counted[kind].append((done - before[0]) / (worked - before[1] + sealing))
+            used += 0.0 if kind else sealing
+    return counted[1:], counted[0], used
+
+
+def _sums(counts: list[_Count]) -> tuple[float, float]:
+    """Return what all have counted, and the processor seconds of it."""
+    found = []
+    for count in counts:
+        pair, again = count[:], None
+        while pair != again:
+            pair, again = count[:], pair
+        found.append(pair)
+    done, worked = (sum(column) for column in zip(*found, strict=True))
+    return done, worked
+
+
+def _count(count: _Count, core: int) -> None:
+    os.sched_setaffinity(0, {core})
+    done = 0
+    while True:
+        for _ in range(10_000):
+            pass
+        done += 1
+        count[0], count[1] = done, time.thread_time()
+
+
+def _tails(run: Path) -> list[Path]:
+    return [each.path for each in stream_segments(run, "moments") if not each.sealed]

@@ -1,6 +1,6 @@
-"""What a billion rows and ten thousand ranks cost, computed from what is measured here.
+"""Recordings of many rows and jobs of many ranks: questions on a Dask cluster of two workers beside one, and what a billion rows and ten thousand ranks cost.
 
-Measured are the smallest parts: a row that is read on a worker, an empty task, a frame into a hub and out of it, a recording of a job. A simulation queues them as
+The latter is computed from the smallest parts, which are measured: a row that is read on a worker, an empty task, a frame into a hub and out of it, a recording of a job. A simulation queues them as
 the product does: tasks at free workers, frames at a hub that does one thing at a time. It is held against one case that is measured too.
 """
 
@@ -9,25 +9,184 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
+import logging
 import os
+import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from distributed import Client, LocalCluster
 from numpy.typing import NDArray
 
 from megalens.runs import open_run
 from megalens.runs.dask_engine import DaskEngine
 from megalens.runs.moments.grouping import planned
 
-from . import engine, hub_load
-from .common import timed
-from .report import RESULTS, Measured, Row, benchmark
+from .common import (
+    RESULTS,
+    Measured,
+    Row,
+    benchmark,
+    divided,
+    in_turns,
+    judged,
+    ratio,
+    timed,
+    typical,
+)
+from .hub_load import measure
+from .recordings import write_header, write_recording
 
-__all__ = ["Costs", "computed", "question_seconds", "scale", "step_of", "table", "through"]
+__all__ = ["Costs", "computed", "engine", "question_seconds", "scale", "step_of", "table", "through"]
+
+_TENSORS = 1000
+# A pattern, which no summary of a segment answers: rows are read.
+_QUESTION = {"stat": "grad", "by": r"\.(mlp|self_attention)\."}
+# Cores that others may have while an answer is made that counts, and how many must.
+_CALM, _LEAST = 0.1, 3
+
+
+@benchmark(
+    "Questions on a Dask cluster",
+    "fewer rows and rounds",
+    millions=(100, 2, "millions of rows of the large run"),
+    rounds=(12, 3, "how often each way answers"),
+    copies=(10, 2, "recordings of the job"),
+    small=(25, 3, "how often the small question is answered"),
+)
+def engine(options: argparse.Namespace) -> Measured:
+    """An engine of two workers beside one, and what an engine costs a small question."""
+    millions, large, small = options.millions, options.folder / "large", options.folder / "small"
+    _job(large, millions * _MILLION // options.copies, options.copies)
+    _job(small, _MILLION, 1)
+    rows = [*_scaling(f"{large}/*", millions, options.rounds), *_extra(small / "rank0", options.small)]
+    how = (
+        "Clusters of one and of two worker processes of one thread each, on the same machine as scheduler and whoever asks, answer the same question (statistics "
+        "by a pattern over names, for which all rows are read), in turns of random order; medians, and 95 % intervals by bootstrap. The machine has two cores, of which "
+        "other work must have had less than a tenth of one during an answer: others are left out, where three or more of each are left."
+    )
+    return Measured(rows, how)
+
+
+def _scaling(path: str, millions: int, rounds: int) -> list[Row]:
+    with _cluster(1) as one, _cluster(2) as two:
+        runs = {1: open_run(path, engine=one), 2: open_run(path, engine=two)}
+        clients = {1: one, 2: two}
+        for run in runs.values():
+            # Lists what there is, and has workers import what they need.
+            run.moment_source.index()
+        answers: dict[int, pd.DataFrame] = {}
+
+        def ask(workers: int) -> _Asked:
+            before, others = _processor(clients[workers]), _machine()
+            own, began = time.process_time(), time.perf_counter()
+            answers[workers] = runs[workers].moments(**_QUESTION)
+            took = time.perf_counter() - began
+            busy_each = [after - before[who] for who, after in _processor(clients[workers]).items()]
+            rest = _machine() - others - sum(busy_each) - (time.process_time() - own)
+            return _Asked(took, max(busy_each), rest / took)
+
+        every: dict[int, list[_Asked]] = in_turns({each: partial(ask, each) for each in runs}, rounds)
+        # What others took of the second core two workers lack, and one does not.
+        used = {at: [each for each in of if each.others < _CALM] for at, of in every.items()}
+        if min(map(len, used.values())) < _LEAST:
+            used = every
+        seconds = {workers: [each.seconds for each in of] for workers, of in used.items()}
+        busy = {workers: [each.busy for each in of] for workers, of in used.items()}
+        pd.testing.assert_frame_equal(answers[1], answers[2], rtol=1e-12)
+        for run in runs.values():
+            run.close()
+    faster = ratio(seconds[1], seconds[2], paired=False, middle=statistics.median)
+    alone = ratio(busy[1], busy[2], paired=False, middle=statistics.median)
+    rows = []
+    for workers, each in seconds.items():
+        what = f"{millions} million rows, {'one worker' if workers == 1 else 'two workers'}"
+        note = f"the busier worker: {statistics.median(busy[workers]):.1f} s of processor"
+        rows.append(typical(what, each, "s", note=note, seconds=each, processor=busy[workers]))
+    note = f"of {len(every[1])} answers by each, {len(used[1])} and {len(used[2])} count"
+    return [
+        *rows,
+        divided("one worker ÷ two workers, wall", faster, "≥ 1.7", note, every=every),
+        divided("one worker ÷ the busier of two, processor", alone),
+    ]
+
+
+class _Asked(NamedTuple):
+    """How long a question took, the processor time of its busier worker, and the cores that others had meanwhile."""
+
+    seconds: float
+    busy: float
+    others: float
+
+
+def _machine() -> float:
+    """Return the processor seconds of everybody so far."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, nice, system, _idle, _waiting, interrupts, soft, stolen = map(int, fields[:8])
+    return (user + nice + system + interrupts + soft + stolen) / os.sysconf("SC_CLK_TCK")
+
+
+def _extra(folder: Path, rounds: int) -> list[Row]:
+    with _cluster(2) as client, open_run(folder) as here, open_run(folder, engine=client) as there:
+        pd.testing.assert_frame_equal(there.moments(**_QUESTION), here.moments(**_QUESTION), rtol=1e-12)
+        ways = {"here": here.moments, "there": there.moments}
+        taken = in_turns(
+            {name: lambda ask=ask: 1000 * timed(lambda: ask(**_QUESTION)) for name, ask in ways.items()},
+            rounds,
+        )
+    here_ms, there_ms = taken["here"], taken["there"]
+    middle, times = statistics.median(here_ms), ratio(there_ms, here_ms, middle=statistics.median)
+    extra, low, high = (middle * (each - 1) for each in (times.value, times.low, times.high))
+    return [
+        typical("one million rows, no engine", here_ms, "ms", ms=here_ms),
+        typical(
+            "one million rows, two workers there: few, so they are read here", there_ms, "ms", ms=there_ms
+        ),
+        judged("one million rows: more with the engine", extra, "ms", "≤ 50", low=low, high=high),
+    ]
+
+
+@contextmanager
+def _cluster(workers: int) -> Iterator[Client]:
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    with (
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            worker_dashboard_address=None,
+            silence_logs=logging.ERROR,
+        ) as local,
+        Client(local, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def _processor(client: Client) -> dict[str, float]:
+    def seconds() -> float:
+        return time.process_time()
+
+    return client.run(seconds)
+
+
+def _job(home: Path, rows: int, copies: int) -> None:
+    """Write a recording and let it stand there several times, as links to the same files."""
+    write_recording(home / "rank0", _TENSORS, rows // _TENSORS)
+    for rank in range(1, copies):
+        folder = write_header(home / f"rank{rank}", 100_000)
+        (folder / "moments").mkdir()
+        for file in (home / "rank0" / "moments").iterdir():
+            os.link(file, folder / "moments" / file.name)
+
 
 _MILLION, _BILLION = 1_000_000, 1_000_000_000
 _PERIOD = 2.0
@@ -154,7 +313,7 @@ SHAPES = (
 def scale(options: argparse.Namespace) -> Measured:
     """What a billion rows and ten thousand ranks cost, computed from what is measured here."""
     parts = _rows_and_tasks(options.folder / "rows", options.millions)
-    parts |= _job(options.folder / "job", options.recordings)
+    parts |= _recorded_job(options.folder / "job", options.recordings)
     small, large, few, many = (20, 60, 2, 6) if options.quick else (250, 1000, 2, 50)
     loads = {
         (producers, viewers): _hub(options.folder, producers, viewers, options.steps)
@@ -200,15 +359,15 @@ def scale(options: argparse.Namespace) -> Measured:
 
 
 def _rows_and_tasks(home: Path, millions: int) -> dict[str, float]:
-    engine._job(home, millions * _MILLION // 10, 10)
+    _job(home, millions * _MILLION // 10, 10)
     size = sum(file.stat().st_size for file in (home / "rank0" / "moments").iterdir())
-    with engine._cluster(1) as client, open_run(f"{home}/*", engine=client) as run:
-        run.moments(**engine._QUESTION)
+    with _cluster(1) as client, open_run(f"{home}/*", engine=client) as run:
+        run.moments(**_QUESTION)
         busy = []
         for _ in range(3):
-            before = sum(engine._processor(client).values())
-            run.moments(**engine._QUESTION)
-            busy.append(sum(engine._processor(client).values()) - before)
+            before = sum(_processor(client).values())
+            run.moments(**_QUESTION)
+            busy.append(sum(_processor(client).values()) - before)
         there = DaskEngine(client)
         began = time.process_time()
         # As large as what a question sends with each task.
@@ -231,8 +390,8 @@ def _nothing(number: int, _sent: bytes) -> int:
     return number
 
 
-def _job(home: Path, recordings: int) -> dict[str, float]:
-    engine._job(home, 100_000, recordings)
+def _recorded_job(home: Path, recordings: int) -> dict[str, float]:
+    _job(home, 100_000, recordings)
     os.environ["MEGALENS_CACHE_DIR"] = str(home.parent / "cache")
     return {
         name: timed(lambda: open_run(f"{home}/*").close()) / recordings for name in ("recording", "known")
@@ -242,7 +401,7 @@ def _job(home: Path, recordings: int) -> dict[str, float]:
 def _hub(folder: Path, producers: int, viewers: int, steps: int) -> float:
     """Return the processor time of a hub for a step."""
     options = argparse.Namespace(producers=producers, viewers=viewers, stalled=0, steps=steps, period=_PERIOD)
-    seconds: float = hub_load.measure(options, folder / f"{producers}-{viewers}")["watch"]["seconds"]
+    seconds: float = measure(options, folder / f"{producers}-{viewers}")["seconds"]
     print(f"{producers} producers, {viewers} viewers: {1e3 * seconds / steps:.1f} ms a step", flush=True)
     return seconds / steps
 

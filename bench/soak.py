@@ -1,7 +1,7 @@
 """A training at full rate whose hub, relay, viewers, kernels and ranks are killed at random, whose disk is full and whose renames fail for moments: nothing is
 lost in silence, and it trains the same.
 
-The undisturbed run that it is compared with comes after and takes about as long again.
+The undisturbed run that it is compared with comes after and takes about as long again. A rank is ``bench.ranks.soak``.
 """
 
 from __future__ import annotations
@@ -10,22 +10,34 @@ import argparse
 import json
 import os
 import random
+import re
 import resource
 import secrets
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from .children import call, free_port
-from .report import ROOT, Measured, Row, benchmark, judged
-from .soak_rank import ROWS_PER_STEP, losses_of, lost_rows
+from websockets.exceptions import InvalidHandshake, WebSocketException
+from websockets.sync.client import connect as open_socket
+from websockets.typing import Subprotocol
 
-__all__ = ["soak"]
+from megalens.pictures.report import write_report
+from megalens.protocol import MegalensError, decode_frame
+from megalens.runs import connect, open_run
+from megalens.runs.run_folder import RunFolder
+
+from .common import ROOT, Measured, Row, benchmark, judged
+from .live import call, free_port
+from .recordings import joining
+
+__all__ = ["soak", "watch"]
 
 _KILLS = ("viewer", "viewer by the relay", "relay", "hub", "rank", "kernel", "renderer")
 _FAULTS = ("full disk", "no descriptors", "second hub")
@@ -40,7 +52,6 @@ _HANGS_SECONDS = 600
     "A soak with random kills",
     "1 minute",
     minutes=(10.0, 1.0, "how long it trains"),
-    kills=(0, "go on until there were so many"),
     seed=(0, "of what is killed when"),
 )
 def soak(options: argparse.Namespace) -> Measured:
@@ -48,7 +59,7 @@ def soak(options: argparse.Namespace) -> Measured:
     disturbed, reference = options.folder / "disturbed", options.folder / "undisturbed"
     job = _Soak(disturbed, random.Random(options.seed))
     try:
-        job.run(options.minutes, options.kills)
+        job.run(options.minutes)
     finally:
         job.close()
     losses = losses_of(disturbed)
@@ -83,7 +94,7 @@ def soak(options: argparse.Namespace) -> Measured:
         Row("reports that kernels drew meanwhile", job.reports, "reports"),
     ]
     how = (
-        f"{options.minutes:g} minutes or more of the demo model in 2 data-parallel processes, QKV, MLP1 and MLP2 of all layers and both replicas traced at every step with Tile(96), recorded; "
+        f"{options.minutes:g} minutes of the demo model in 2 data-parallel processes, QKV, MLP1 and MLP2 of all layers and both replicas traced at every step with Tile(96), recorded; "
         "one viewer at the hub, one behind the relay of a real Jupyter server, one kernel that draws reports of the run's folder. Every 0.5 to 3 s one of them is killed (SIGKILL): a "
         "viewer, the Jupyter server, the kernel or its engine, the "
         "hub (once in the life of a job: the tracer starts its own hub anew once), or one rank, after which the job is started again from its newest checkpoint; or the hub may for half a "
@@ -114,13 +125,13 @@ class _Soak:
         self._token = secrets.token_hex(16)
         folder.mkdir()
 
-    def run(self, minutes: float, kills: int) -> None:
-        """Train and kill for so many minutes, and until there were so many kills, then let the job end."""
+    def run(self, minutes: float) -> None:
+        """Train and kill for so many minutes, then let the job end."""
         self._begin_job()
         for name in ("relay", "viewer", "viewer by the relay", "kernel"):
             self._start(name)
         end = time.monotonic() + 60 * minutes
-        while time.monotonic() < end or self.kills.total() < kills:
+        while time.monotonic() < end:
             time.sleep(self._rng.uniform(*_PAUSE_SECONDS))
             for rank in self._ranks:
                 if rank.poll() is not None:
@@ -239,12 +250,11 @@ class _Soak:
         path = self._folder / f"{name.partition(' ')[0]}-{len(self._outputs)}"
         self._outputs.append(path)
         with open(path, "wb") as out:
-            self._others[name] = subprocess.Popen(call("soak_viewer:watch", **where), cwd=ROOT, stdout=out)
+            self._others[name] = subprocess.Popen(call("soak:watch", **where), cwd=ROOT, stdout=out)
 
     def _status(self) -> dict[str, Any]:
         path = self._folder / f"status-{self.lives - 1}-0.json"
-        status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return status
+        return json.loads(path.read_text(encoding="utf-8"))
 
     def _runtime(self) -> Path:
         return Path(os.environ["MEGALENS_RUNTIME_DIR"])
@@ -269,5 +279,150 @@ def _rank(rank: int, life: int, folder: Path, steps: int | None = None) -> subpr
     """Start a rank of the job; one that is disturbed, unless it trains so many steps and ends."""
     # Renames of its hub and of sealers fail now and then.
     faults = {"PYTHONPATH": f"{ROOT / 'bench' / 'soak_faults'}:{ROOT}"} if steps is None else {}
-    command = call("soak_rank:main", rank=rank, life=life, folder=folder, steps=steps)
+    command = call("ranks:soak", rank=rank, life=life, folder=folder, steps=steps)
     return subprocess.Popen(command, cwd=ROOT, env=os.environ | faults)
+
+
+_AGAIN_SECONDS = 0.3
+
+
+def watch(kind: str, **where: str) -> None:
+    """Watch until killed, by the ``hub``, the ``relay`` or a ``folder``; print how many frames came or reports were drawn, now and then."""
+    ways: dict[str, Callable[..., Iterator[int]]] = {"hub": _by_hub, "relay": _by_relay, "folder": _by_folder}
+    frames = 0
+    while True:
+        try:
+            for count in ways[kind](**where):
+                frames += count
+                print(frames, flush=True)
+        except (MegalensError, OSError, WebSocketException, InvalidHandshake, IndexError):
+            # No hub or no server at the moment.
+            pass
+        time.sleep(_AGAIN_SECONDS)
+
+
+def _by_hub() -> Iterator[int]:
+    run = connect()
+    try:
+        before = 0
+        while run.live:
+            time.sleep(0.5)
+            yield run.received_frames - before
+            before = run.received_frames
+    finally:
+        run.close()
+
+
+def _by_folder(runs: str, report: str) -> Iterator[int]:
+    """Draw a report of the newest recording, as a kernel does while it grows."""
+    newest = max(Path(runs).iterdir(), key=lambda each: each.stat().st_mtime)
+    with open_run(newest) as run:
+        write_report(run, report, [{"view": "trend", "flag": "MLP1_mat_mul", "layers": "0"}])
+    yield 1
+
+
+def _by_relay(address: str, token: str) -> Iterator[int]:
+    headers = {"Authorization": f"token {token}"}
+    request = urllib.request.Request(f"http://{address}/megalens/api/runs", headers=headers)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        live = [run["id"] for run in json.load(answer)["runs"] if run["state"] == "live"]
+    with open_socket(
+        f"ws://{address}/megalens/ws/runs/{live[0]}",
+        additional_headers=headers,
+        subprotocols=[Subprotocol("megalens.v2")],
+        max_size=None,
+    ) as socket:
+        socket.send(joining("viewer"))
+        for data in socket:
+            if isinstance(data, bytes):
+                decode_frame(data).table()
+                yield 1
+
+
+ROWS_PER_STEP = (3 + 1 + 1) * 4
+"""Of one rank: query, key and value, and the two linear layers, of 4 layers."""
+_GAP = re.compile(r"[Rr]ows of steps (\d+) to (\d+) may be")
+
+
+class Lost(NamedTuple):
+    """Rows of a soak by what is known of them: recorded, counted as dropped, in the gap of a hub that the status named or in steps that a recording says it lacks, or lost in silence."""
+
+    recorded: int
+    counted: int
+    named: int
+    named_steps: int
+    silent: int
+    example: str
+
+
+def losses_of(folder: Path) -> dict[int, str]:
+    """Return the loss of each step as written, bit for bit.
+
+    Raises
+    ------
+    ValueError
+        When a step that was trained again after a restart has another loss.
+    """
+    losses: dict[int, str] = {}
+    for path in sorted(folder.glob("losses-*")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            step, _, loss = line.partition(" ")
+            if not loss:
+                continue
+            if losses.setdefault(int(step), loss) != loss:
+                raise ValueError(
+                    f"Step {step} was trained twice and has two losses: {losses[int(step)]} and {loss}."
+                )
+    return losses
+
+
+def lost_rows(folder: Path, lives: int) -> Lost:
+    """Compare the rows of all recordings with those that every step of the job gives, rank by rank: no status explains what another rank lost."""
+    recorded: dict[tuple[int, int], set[tuple[object, ...]]] = defaultdict(set)
+    lacking: list[range] = []
+    for path in (folder / "runs").iterdir():
+        run = RunFolder(path)
+        lacking += [range(first, end + 1) for first, end in run.header.get("missing_steps", ())]
+        table = run.read("tensors", columns=["rank", "step", "layer", "flag", "part"])
+        for rank, step, *row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+            # A step that was trained in two lives is in two recordings.
+            recorded[rank, step].add(tuple(row))
+    last = max(losses_of(folder))
+    ranks = [_of_rank(folder, lives, rank, recorded, last, lacking) for rank in (0, 1)]
+    counted, named, named_steps, silent, examples = zip(*ranks, strict=True)
+    rows = sum(map(len, recorded.values()))
+    told = "; ".join(filter(None, examples))
+    return Lost(rows, sum(counted), sum(named), sum(named_steps), sum(silent), told)
+
+
+def _of_rank(
+    folder: Path,
+    lives: int,
+    rank: int,
+    recorded: dict[tuple[int, int], set[tuple[object, ...]]],
+    last: int,
+    lacking: list[range],
+) -> tuple[int, int, int, int, str]:
+    """Return rows that were counted, rows and steps that were named, rows lost in silence, and an example of these."""
+    missing = {
+        step: lost for step in range(1, last + 1) if (lost := ROWS_PER_STEP - len(recorded[rank, step]))
+    }
+    counted = 0
+    named = [*lacking]
+    for life in range(lives):
+        path = folder / f"status-{life}-{rank}.json"
+        if path.exists():
+            status = json.loads(path.read_text(encoding="utf-8"))["status"]
+            counted += status["dropped"]["producer"]
+            named += [
+                range(int(first), int(end) + 1)
+                for text in status.get("warnings", ())
+                for first, end in _GAP.findall(text)
+            ]
+    near = {step: rows for step, rows in missing.items() if any(step in steps for steps in named)}
+    in_gaps = sum(near.values())
+    silent = {step: rows for step, rows in missing.items() if step not in near}
+    unexplained = max(sum(silent.values()) - max(counted - in_gaps, 0), 0)
+    steps = ", ".join(map(str, list(silent)[:8]))
+    example = f"rank {rank}: {len(silent)} steps such as {steps}" if unexplained else ""
+    return counted, max(in_gaps - counted, 0), len(near), unexplained, example

@@ -1,4 +1,4 @@
-"""Views of large recordings: from the command to the first picture, and what comes after it; a real JupyterLab in a real Chromium."""
+"""How long a person waits: for the first picture of views of large recordings, of a cell, of a report and of marimo, for imports, and for JupyterLab's start; a real JupyterLab in a real Chromium."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import json
 import os
 import shutil
 import statistics
-from collections.abc import Iterator, Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +18,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from megalens.protocol import STREAMS, Peaks, stream_schema
+from megalens.protocol import Peaks, stream_schema
 from tests.kit.simulated_jobs import Fault, Job, simulate
 
-from .common import percentile
-from .lab import running_lab
-from .recordings import STARTED, flag_info, write_header, write_recording, write_segment
-from .report import Measured, Row, benchmark, worst
+from .common import ROOT, Measured, Row, benchmark, divided, percentile, ratio, timed, typical, worst
+from .live import Lab, free_port, fresh, paced_training, running_lab, serving
+from .recordings import STARTED, flag_info, rows_of, tensor_rows, write_header, write_recording, write_segment
 
-__all__ = ["attention", "explorer"]
+__all__ = ["attention", "explorer", "imports", "marimo", "pictures"]
 
 
-def _opened(script: str, home: Path, run: Path, options: argparse.Namespace, **page: Any) -> dict[str, Any]:
+def _opened(script: str, home: Path, run: Path, **page: Any) -> dict[str, Any]:
     """Open a view of a recording by its command, in a JupyterLab and a browser of its own below ``home``; return what the page says."""
     runs = home / "root" / "megalens-runs"
     runs.mkdir(parents=True)
     # The server follows no link that leads out of its folders.
     shutil.copytree(run, runs / run.name, copy_function=os.link)
-    picture = options.screenshot and options.screenshot.absolute() / f"{home.name}.png"
-    with running_lab(home, options.extension) as lab:
-        return lab.look(script, 240, run=run.name, screenshot=picture, **page)
+    with running_lab(home) as lab:
+        return lab.look(script, 240, run=run.name, **page)
 
-
-_PICTURES = {
-    "extension": (Path, "labextensions folder of another build than the installed one"),
-    "screenshot": (Path, "folder for pictures of the pages"),
-}
 
 _FLAG = "RawAttentionScore_mat_mul"
 _TEXTS = ((4096, 4, 1.0), (32_768, 4, 2.0), (32_768, 32, 2.0))
@@ -51,14 +47,14 @@ _CANDIDATES = 20
 _MOST_BYTES = 2_000_000
 
 
-@benchmark("Attention of long texts", "one round", rounds=(5, 1, "times that each is opened"), **_PICTURES)
+@benchmark("Attention of long texts", "one round", rounds=(5, 1, "times that each is opened"))
 def attention(options: argparse.Namespace) -> Measured:
     """Attention of long texts: from the command to the first picture, and the bytes that it takes."""
     rows = []
     for positions, heads, most in _TEXTS:
         run = _write_run(options.folder / f"{positions}-tokens-{heads}-heads", positions, heads)
         homes = [options.folder / f"{run.name}-{turn}" for turn in range(options.rounds)]
-        seen = [_opened("attention", home, run, options) for home in homes]
+        seen = [_opened("attention", home, run) for home in homes]
         rows += _first_rows(f"{positions:,} tokens, {heads} heads", most, seen)
     how = (
         f"A recorded text: a prompt of so many tokens, read in one pass, and {_WRITTEN} more, with {_CANDIDATES} candidates each. Attention of one layer is kept as {Peaks()}: "
@@ -90,27 +86,17 @@ def _first_rows(what: str, most: float, seen: Sequence[dict[str, Any]]) -> list[
 def _write_run(folder: Path, positions: int, heads: int) -> Path:
     """Write the recording of a lab that wrote one text."""
     folder.mkdir(parents=True)
-    _write(folder, "tensors", _tensors(positions, heads))
-    _write(folder, "tokens", _tokens(positions))
-    request = {"prompts": ["…"], "tokens": _WRITTEN, "attention": True}
-    state = {
-        "step": _WRITTEN,
-        "time": STARTED,
-        "generation": 1,
-        "state": "finished",
-        "who": "bench",
-        "place": 0,
-        "control": 0,
-        "sequences": 1,
-        "padded": positions,
-        "first_step": 1,
-        "last_step": _WRITTEN,
-        "tokens": _WRITTEN,
-        "seconds": 1.0,
-        "request": json.dumps(request),
-        "message": "",
+    state = {"step": _WRITTEN, "generation": 1, "state": "finished", "who": "bench", "sequences": 1}
+    told = {"prompts": ["…"], "tokens": _WRITTEN, "attention": True}
+    ends = {"first_step": 1, "last_step": _WRITTEN, "tokens": _WRITTEN, "padded": positions, "seconds": 1.0}
+    request = json.dumps(told)
+    rows = {
+        "tensors": _tensors(positions, heads),
+        "tokens": [_tokens(positions)],
+        "generations": [rows_of("generations", 1, time=STARTED, request=request, **state, **ends)],
     }
-    _write(folder, "generations", [state])
+    for stream, batches in rows.items():
+        pq.write_table(pa.Table.from_batches(batches), folder / f"{stream}.parquet")
     info = flag_info(_FLAG, [0], title="Attention probabilities", axes=["head", "query", "key"])
     about: dict[str, Any] = {
         "model": {"name": "GPT", "layers": 1, "heads": heads},
@@ -121,7 +107,7 @@ def _write_run(folder: Path, positions: int, heads: int) -> Path:
     return write_header(folder, **about)
 
 
-def _tensors(positions: int, heads: int) -> Iterator[dict[str, Any]]:
+def _tensors(positions: int, heads: int) -> Iterator[pa.RecordBatch]:
     compressor = Peaks()
     rng = np.random.default_rng(0)
     for step in range(1, _WRITTEN + 1):
@@ -131,62 +117,42 @@ def _tensors(positions: int, heads: int) -> Iterator[dict[str, Any]]:
         values[..., 0] = 0.9
         if step == 1:
             values *= np.tril(np.ones((down, across), np.float32))
-        yield {
-            "step": step,
-            "micro_batch": 0,
-            "phase": "generate",
-            "pass": "forward",
-            "rank": 0,
-            "layer": 0,
-            "flag": _FLAG,
-            "part": "",
-            "compressor": str(compressor),
-            "source_shape": [1, heads, queries, keys],
-            "shape": list(values.shape),
-            "values": values.ravel(),
-            "labels": [],
-            "nan_count": 0,
-            "inf_count": 0,
-            **STREAMS["tensors"].absent,
-        }
+        yield tensor_rows(
+            1,
+            list(values.shape),
+            [1, heads, queries, keys],
+            **{"step": step, "phase": "generate", "flag": _FLAG, "compressor": str(compressor)},
+            values=[values.ravel()],
+        )
 
 
-def _tokens(positions: int) -> Iterator[dict[str, Any]]:
+def _tokens(positions: int) -> pa.RecordBatch:
     words = ["", "the", "of", "and", "model", "reads", "a", "text", "with", "its", "head", "in", "step"]
-    candidates = {
-        "candidate_ids": list(range(_CANDIDATES)),
-        "candidate_texts": [f" {words[at % len(words)]}" for at in range(_CANDIDATES)],
-        "candidate_logits": [float(-at) for at in range(_CANDIDATES)],
-        "candidate_probabilities": [0.5 ** (at + 1) for at in range(_CANDIDATES)],
-    }
-    for position in range(positions + _WRITTEN):
-        later = position - positions
-        is_prompt, is_read = later < 0, later < _WRITTEN - 1
-        yield {
-            "step": 1 if later < 1 else later + 1,
-            "generation": 1,
-            "sequence": 0,
-            "position": position,
-            "kind": "prompt" if is_prompt else "generated",
-            "id": position % 50_000,
-            "text": f" {words[position % len(words)]}",
-            "piece": f" {words[position % len(words)]}",
-            "logit": 0.0,
-            "probability": 0.5,
-            "sampled_probability": float("nan") if is_prompt else 0.5,
-            "rank": 0,
-            "entropy": 1.0,
-            **candidates,
-            "candidate_sampled": [] if is_prompt else candidates["candidate_probabilities"],
-            "tensor_step": (1 if is_prompt else later + 2) if is_read else -1,
-            "tensor_pass": 0,
-            "tensor_offset": position if is_prompt else 0,
-        }
-
-
-def _write(folder: Path, stream: str, rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> None:
-    pq.write_table(
-        pa.Table.from_pylist(list(rows), schema=stream_schema(stream)), folder / f"{stream}.parquet"
+    at = np.arange(positions + _WRITTEN)
+    later = at - positions
+    is_prompt, is_read = later < 0, later < _WRITTEN - 1
+    texts = [f" {words[position % len(words)]}" for position in at]
+    chances = [0.5 ** (one + 1) for one in range(_CANDIDATES)]
+    return rows_of(
+        "tokens",
+        len(at),
+        step=np.where(later < 1, 1, later + 1),
+        generation=1,
+        position=at,
+        kind=np.where(is_prompt, "prompt", "generated").tolist(),
+        id=at % 50_000,
+        text=texts,
+        piece=texts,
+        probability=0.5,
+        sampled_probability=np.where(is_prompt, np.nan, 0.5),
+        entropy=1.0,
+        candidate_ids=[list(range(_CANDIDATES))] * len(at),
+        candidate_texts=[[f" {words[one % len(words)]}" for one in range(_CANDIDATES)]] * len(at),
+        candidate_logits=[[float(-one) for one in range(_CANDIDATES)]] * len(at),
+        candidate_probabilities=[chances] * len(at),
+        candidate_sampled=[[] if prompt else chances for prompt in is_prompt],
+        tensor_step=np.where(is_read, np.where(is_prompt, 1, later + 2), -1),
+        tensor_offset=np.where(is_prompt, at, 0),
     )
 
 
@@ -206,7 +172,6 @@ _FRAME_MS = 1000 / 60
     "Explorer and timeline of large recordings",
     "one round of small recordings",
     rounds=(3, 1, "times that each is opened"),
-    **_PICTURES,
 )
 def explorer(options: argparse.Namespace) -> Measured:
     """Explorer and timeline on recordings of ten million rows and spans: from the command to the first picture, and frames while it is panned."""
@@ -223,7 +188,7 @@ def explorer(options: argparse.Namespace) -> Measured:
         opened.append((what, run, "megalens:open-timeline", view))
     for number, (what, run, command, view) in enumerate(opened):
         homes = [options.folder / f"{number}-{turn}" for turn in range(options.rounds)]
-        seen = [_opened("explorer", home, run, options, command=command, view=view) for home in homes]
+        seen = [_opened("explorer", home, run, command=command, view=view) for home in homes]
         rows += _panned_rows(what, seen)
     how = (
         f"A packed recording, opened by a command in JupyterLab with its own server, in Chromium without a GPU, {options.rounds} times, each with a server and a "
@@ -260,3 +225,206 @@ def _panned_rows(what: str, seen: Sequence[dict[str, Any]]) -> list[Row]:
             note=f"95 of 100 within {slow:.1f} ms, {len(frames)} frames",
         ),
     ]
+
+
+# Process start aside: what a person waits for after `import megalens` was typed.
+_BEGIN = """
+import json, sys, time
+from pathlib import Path
+began = time.perf_counter()
+import megalens
+run = megalens.open(sys.argv[1])
+def took(work):
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+"""
+_CELL = """
+def picture():
+    bundle = run.heatmap("MLP1_mat_mul", layers="all")._repr_mimebundle_()
+    assert "<svg" in bundle["text/html"], bundle["text/html"]
+picture()
+first = time.perf_counter() - began
+later = [took(picture) for _ in range(5)]
+print(json.dumps({"first picture of a cell": first, "a later picture of a cell": sum(later) / len(later)}))
+"""
+_REPORT = """
+views = [
+    {"view": "scalars"},
+    {"view": "trend", "flag": "MLP1_mat_mul"},
+    {"view": "heatmap", "flag": "MLP1_mat_mul", "layers": "all"},
+    {"view": "history", "flag": "MLP1_mat_mul"},
+]
+def report():
+    path = run.report(Path(sys.argv[1]).with_name("report.html"), views)
+    assert 100_000 < path.stat().st_size <= 2_000_000
+report()
+first = time.perf_counter() - began
+print(json.dumps({"first report of four views": first, "a later report of four views": took(report)}))
+"""
+
+
+@benchmark(
+    "First pictures and starts",
+    "few rounds",
+    rounds=(10, 3, "of each figure"),
+    before=(Path, "a built checkout to compare with: its figures are taken in turn with these"),
+)
+def pictures(options: argparse.Namespace) -> Measured:
+    """The first pictures: of a cell and of a report in a fresh process, those that come later, and JupyterLab's start."""
+    places = [ROOT, *([options.before.resolve()] if options.before else [])]
+    run = _recording(options.folder)
+    # The first round is not counted: files that the system has not in memory yet are nobody's slowness.
+    figures = [
+        [{**_fresh(place, run, _CELL), **_fresh(place, run, _REPORT)} for place in places]
+        for _ in range(options.rounds + 1)
+    ][1:]
+    for at, place in enumerate(places):
+        home = options.folder / f"lab-{at}"
+        for row, start in zip(figures, _starts(place, home, options.rounds), strict=True):
+            row[at]["JupyterLab's start"] = start
+    rows = [row for what in figures[0][0] for row in _rows(what, figures)]
+    how = (
+        f"A recorded run of 40 steps and 4 layers. Each of {options.rounds} rounds starts a fresh process that imports megalens, opens the run and makes the output of a heatmap's cell with all layers, then "
+        "five more; another one makes a report of scalars, trend, heatmap and history, then a second one. The engine's own start is in what comes first. JupyterLab's start is a page of a running server until its layout is "
+        f"restored. Intervals of ratios: 95 % bootstrap over rounds."
+    )
+    return Measured(rows, how)
+
+
+def _rows(what: str, figures: Sequence[Sequence[Mapping[str, float]]]) -> list[Row]:
+    ours = [row[0][what] for row in figures]
+    rows = [typical(what, ours, "s", note="median, least and most")]
+    if len(figures[0]) > 1:
+        found = ratio(ours, [row[1][what] for row in figures], middle=statistics.median)
+        rows.append(divided(f"{what}, this ÷ before", found, "≤ 1"))
+    return rows
+
+
+def _recording(home: Path) -> Path:
+    sys.path.insert(0, str(ROOT / "tests" / "kit"))
+    from recorded_run import write_run
+
+    return write_run(home / "run")
+
+
+def _fresh(place: Path, run: Path, work: str) -> dict[str, float]:
+    """Do some work in a fresh process with the code of a checkout, and return its figures."""
+    return fresh(_BEGIN + work, run, cwd=place, PYTHONPATH=str(place))
+
+
+def _starts(place: Path, home: Path, rounds: int) -> list[float]:
+    """Open JupyterLab with the extension of a checkout, as often as there are rounds."""
+    extensions = home / "share" / "labextensions"
+    extensions.mkdir(parents=True)
+    (extensions / "megalens").symlink_to(place / "megalens" / "labextension")
+    with running_lab(home, PYTHONPATH=str(place), JUPYTER_PATH=str(home / "share")) as lab:
+        return [float(each) for each in lab.look("start", 600, rounds=rounds)["seconds"]]
+
+
+FLAG = "MLP1_mat_mul"
+MOST = 1.5
+NOTEBOOK = """import marimo
+app = marimo.App()
+
+@app.cell
+def _():
+    import marimo as mo
+    import megalens
+    run = megalens.connect({run!r})
+    button = mo.ui.run_button(label="Show")
+    button
+    return mo, run, button,
+
+@app.cell
+def _(mo, run, button):
+    mo.ui.anywidget(run.heatmap({flag!r})) if button.value else None
+    return
+"""
+
+
+@benchmark("First picture in marimo", "three rounds", rounds=(7, 3, "pages of each"))
+def marimo(options: argparse.Namespace) -> Measured:
+    """How long a live run's first picture takes in marimo, beside JupyterLab: the same view of the same run in the same browser, in turn."""
+    with (
+        paced_training(5.0, (FLAG,), ahead=200) as run_id,
+        running_lab(options.folder) as lab,
+        _served(lab, run_id) as notebook,
+    ):
+        page = {"run": run_id, "flag": FLAG, "notebook": notebook, "rounds": options.rounds}
+        seen = lab.look("marimo", 1800, **page)
+    theirs, ours = ([ms / 1000 for ms in seen[where]] for where in ("lab", "marimo"))
+    what = "first picture of a live heatmap"
+    rows = [
+        typical(f"{what}, from a command of JupyterLab", theirs, "s"),
+        typical(f"{what}, from a click in marimo", ours, "s"),
+        divided(f"{what}, marimo ÷ JupyterLab", ratio(ours, theirs, middle=statistics.median), f"≤ {MOST:g}"),
+    ]
+    how = (
+        f"The demo model trains at 5 steps a second with {FLAG} of its 4 layers traced. Each of {options.rounds} rounds opens both pages anew in a context of its own of one Chromium, waits three seconds, and times "
+        "from the command, or the click that runs the cell, to the frame after something is drawn in the plot; medians, with the least and most in the place of an interval; interval of the ratio: 95 % bootstrap over rounds."
+    )
+    return Measured(rows, how)
+
+
+@contextmanager
+def _served(lab: Lab, run: str) -> Iterator[str]:
+    """Serve a notebook that shows a view of the run when its button is clicked; give its address."""
+    notebook, port = lab.home / "views.py", free_port()
+    notebook.write_text(NOTEBOOK.format(run=run, flag=FLAG), encoding="utf-8")
+    command = ["marimo", "run", str(notebook), "--headless", f"--port={port}", "--host=127.0.0.1"]
+    url = f"http://127.0.0.1:{port}/"
+    with serving(command, f"{url}health", lab.environment, lab.home):
+        yield url
+
+
+# What is timed, what must be imported before, and the seconds that it may take.
+_CASES = (
+    ("import megalens", "", "import megalens", 0.15),
+    ("from megalens import Tile", "", "from megalens import Tile", 0.15),
+    ("megalens.trace, over torch's import", "import torch", "import megalens; megalens.trace", 0.2),
+)
+_TORCH = ("", "import torch")
+_INFO = ("-m", "megalens", "info", str(ROOT / "protocol/fixtures/recordings/finished"))
+
+
+@benchmark("What importing costs", "few rounds", rounds=(9, 3, "fresh processes of each"))
+def imports(options: argparse.Namespace) -> Measured:
+    """What importing costs: ``import megalens``, what describes a trace, ``megalens.trace`` over torch's own import, and a command that is mostly that."""
+    # In turn, so that whatever else the machine does meets all of them; the first round compiles what an installation has compiled, and fills the system's cache of files.
+    compiled = options.folder / "compiled"
+    found = [
+        [
+            *(_seconds(*pair, compiled) for pair in (_TORCH, *(case[1:3] for case in _CASES))),
+            _by_the_clock(compiled),
+        ]
+        for _ in range(options.rounds + 1)
+    ][1:]
+    torch, *ours, info = zip(*found, strict=True)
+    rows = [Row("import torch", statistics.median(torch), "s", note="for comparison")]
+    for (what, _, _, most), seconds in zip(_CASES, ours, strict=True):
+        part = ratio(seconds, torch, middle=statistics.median)
+        rows += [typical(what, seconds, "s", f"≤ {most:g}"), divided(f"{what} ÷ import torch", part)]
+    rows.append(typical("megalens info of a recording, by the clock", info, "s", "≤ 0.3"))
+    how = (
+        f"Each of {options.rounds} rounds times each line in a fresh process, in turn. Seconds are those of the processor: medians, with the least and most in the place of an interval; "
+        f"intervals of ratios: 95 % bootstrap over rounds."
+    )
+    return Measured(rows, how)
+
+
+def _seconds(before: str, code: str, compiled: Path) -> float:
+    # Of the processor: what a clock shows where nothing else runs, since an import waits for nothing but files.
+    measured = f"import time; {before or 'pass'}; began = time.process_time(); {code}; print(time.process_time() - began)"
+    return float(_said(("-c", measured), compiled))
+
+
+def _by_the_clock(compiled: Path) -> float:
+    return timed(lambda: _said(_INFO, compiled))
+
+
+def _said(words: Sequence[str], compiled: Path) -> str:
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(compiled)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    command = [sys.executable, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout

@@ -9,8 +9,9 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from megalens.hub.discovery import find_hub, live_hubs
 from scripts.demo_process import Child, DemoError, catch_signals, end_process, until
 
 if TYPE_CHECKING:
@@ -77,12 +78,12 @@ def run_headless(root: Path, folder: Path) -> int:
         if run is not None:
             run.close()
         training.end(signal.SIGINT)
-        _end_hubs()
+        for hub in live_hubs():
+            end_process(hub.pid)
     return _report(outcome, time.monotonic() - started)
 
 
 def _attach(training: Child) -> Run:
-    from megalens.hub.discovery import find_hub
     from megalens.runs import ClientError, connect
 
     until(lambda: find_hub(NAME) is not None, 60, "no live run appeared within 60 s", training.check)
@@ -118,15 +119,11 @@ def _execute(notebook: Path, folder: Path, outcome: Outcome) -> None:
         nbformat.write(document, folder / "quickstart.executed.ipynb")
     cells = {cell.get("id"): cell for cell in document.cells}
     for name in PICTURED:
-        if not _has_picture(cells.get(name, {})):
+        outputs = cells.get(name, {}).get("outputs", [])
+        if not any("<svg" in str(each.get("data", {}).get("text/html", "")) for each in outputs):
             outcome.failures.append(f"the notebook: its cell {name!r} left no picture")
     if not outcome.failures and not (folder / "quickstart-report.html").stat().st_size:
         outcome.failures.append("the notebook: its report is empty")
-
-
-def _has_picture(cell: dict[str, Any]) -> bool:
-    bundles = [output.get("data", {}) for output in cell.get("outputs", [])]
-    return any("<svg" in str(bundle.get("text/html", "")) for bundle in bundles)
 
 
 def _end_training(training: Child, run: Run, outcome: Outcome) -> None:
@@ -171,13 +168,6 @@ def _check_recording(folder: Path, outcome: Outcome) -> None:
         return
     if rows != outcome.steps:
         outcome.failures.append(f"the recording: expected {outcome.steps} losses, found {rows}")
-
-
-def _end_hubs() -> None:
-    from megalens.hub.discovery import live_hubs
-
-    for hub in live_hubs():
-        end_process(hub.pid)
 
 
 def _report(outcome: Outcome, seconds: float) -> int:

@@ -14,24 +14,28 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from scripts.frame_fixtures import frame_cases
-from scripts.golden_frame import arrow_table, frame_bytes, frame_parts, rows_as_json
-from scripts.golden_recording import index_entries, read_rows
+from scripts.golden_files import (
+    arrow_table,
+    frame_bytes,
+    frame_parts,
+    index_entries,
+    read_rows,
+    recorded_frames,
+    recording_files,
+    rows_as_json,
+    rows_of_json,
+)
 from scripts.hand_cases import hand_cases
 from scripts.message_fixtures import message_cases
-from scripts.moment_fixtures import merge_cases, name_cases, raw_cases
+from scripts.moment_fixtures import merge_cases, name_cases, raw_cases, trend_cases
 from scripts.moment_group_cases import group_cases
 from scripts.pattern_cases import pattern_cases
-from scripts.plan_cases import plan_cases
+from scripts.plan_cases import plan_cases, rank_map_cases
 from scripts.projection_cases import projection_cases
-from scripts.rank_map_cases import rank_map_cases
-from scripts.recording_fixtures import recorded_frames, recording_files
 from scripts.request_cases import request_cases
-from scripts.trend_fixtures import trend_cases
 
 PROTOCOL = Path(__file__).parents[1] / "protocol"
 ROOT = PROTOCOL / "fixtures"
-TIME_US = 1_790_000_000_123_456
 
 
 def contents() -> dict[str, bytes]:
@@ -47,22 +51,14 @@ def contents() -> dict[str, bytes]:
         for name, frames in recorded_frames().items()
     }
     files["recordings/rows.json"] = _json(rows)
-    for name, (stream, typed, header) in frame_cases().items():
-        table = arrow_table(stream, typed)
-        said = {"caught_up": False, "merged": False, "time_us": TIME_US, **header}
-        files[f"frames/{name}.frame"] = frame_bytes(stream, table, **said)
-        bits = said.pop("caught_up") | said.pop("merged") << 1
-        # float32 columns: the JSON holds what the frame holds, not what was typed.
-        files[f"frames/{name}.json"] = _json(
-            {
-                "stream": stream,
-                "seq": said["seq"],
-                "step": said["step"],
-                "time_us": TIME_US,
-                "bits": bits,
-                "rows": rows_as_json(table),
-            }
-        )
+    # What a frame holds is written by hand in the JSON beside it.
+    for path in sorted((ROOT / "frames").glob("*.json")):
+        case = json.loads(path.read_text(encoding="utf-8"))
+        stream, bits = case["stream"], case["bits"]
+        table = arrow_table(stream, rows_of_json(stream, case["rows"]))
+        header = {name: case[name] for name in ("seq", "step", "time_us")}
+        data = frame_bytes(stream, table, **header, caught_up=bool(bits & 1), merged=bool(bits & 2))
+        files[f"frames/{path.stem}.frame"] = data
     for name, message in message_cases().items():
         Draft202012Validator(schema).validate(message)
         files[f"messages/{name}.json"] = _json(message)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import report
+from bench import common
 from bench.__main__ import NAMES, main
-from bench.common import percentile, ratio
-from bench.report import Measured, Row, benchmark, judged, verdict, write_results
+from bench.common import Measured, Row, benchmark, judged, percentile, ratio, verdict, write_results
 
 
 def test_a_ratio_lies_inside_its_interval_and_the_interval_holds_the_truth() -> None:
@@ -38,7 +37,7 @@ def test_percentiles_interpolate() -> None:
 def test_results_say_what_was_missed_and_nothing_that_names_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
     rows = [
         Row("cost", 1.5, "%", 1.2, 1.8, "≤ 1 %", False, "a reason"),
         Row("speed", 0.9, "", target="≥ 0.8", met=True),
@@ -84,13 +83,13 @@ def test_a_figure_is_held_against_its_target(value: float, target: str, met: boo
 def test_a_benchmark_has_its_options_a_folder_and_results_of_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
     monkeypatch.setenv("MEGALENS_RUNTIME_DIR", "")
 
-    @benchmark("A sample", "one", rounds=(3, 1, "rounds"), only=(str, "one of them"), often=(bool, "often"))
+    @benchmark("A sample", "one", rounds=(3, 1, "rounds"), only=(str, "one of them"))
     def sample(options: argparse.Namespace) -> Measured:
         """Count rounds."""
-        assert (options.only, options.often, list(options.folder.iterdir())) == (None, False, [])
+        assert (options.only, list(options.folder.iterdir())) == (None, [])
         return Measured([Row("rounds", options.rounds, "")], "By hand.", {"more": 1})
 
     for arguments, rounds in ([], 3), (["--quick"], 1), (["--quick", "--rounds", "2"], 2):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.report import RESULTS, Row
+from bench.common import RESULTS, Row
 from bench.scale import Costs, computed, question_seconds, step_of, table, through
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"

@@ -263,7 +263,7 @@ def test_many_bytes_that_wait_are_sealed_in_a_hurry(recorder, tmp_path, monkeypa
 
 @pytest.mark.slow
 def test_the_end_of_a_recording_seals_no_more_than_it_does_in_half_a_second(tmp_path, monkeypatch):
-    """How long the end of 400 MB takes, bench/sealing.py measures."""
+    """How long the end of 400 MB takes, `python -m bench sealing` measures."""
     monkeypatch.setattr(recording_folder, "_TAIL_BYTES", 32 << 20)
     sealed, seal = [], recording_folder.seal_tail
 

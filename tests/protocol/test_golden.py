@@ -15,7 +15,7 @@ from megalens.protocol import (
     encode_frame,
     encode_message,
 )
-from scripts.golden_frame import arrow_table, frame_parts, rows_as_json
+from scripts.golden_files import arrow_table, frame_parts, rows_as_json
 
 FIXTURES = Path(__file__).parents[2] / "protocol" / "fixtures"
 FRAMES = sorted((FIXTURES / "frames").glob("*.frame"))

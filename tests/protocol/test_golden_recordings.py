@@ -12,9 +12,7 @@ from megalens.hub.recording_folder import RecordingFolder
 from megalens.protocol import LAST_STEP, FrameChecker, decode_frame, stream_segments
 from megalens.runs import open_run
 from megalens.runs.answers import RunAnswers
-from scripts.golden_frame import arrow_table, frame_bytes, rows_as_json
-from scripts.golden_recording import read_rows
-from scripts.recording_fixtures import recorded_frames
+from scripts.golden_files import arrow_table, frame_bytes, read_rows, recorded_frames, rows_as_json
 
 RECORDINGS = Path(__file__).parents[2] / "protocol/fixtures/recordings"
 ROWS = json.loads((RECORDINGS / "rows.json").read_text("utf-8"))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench.timeline_overlapped import JUDGED, outcome
+from bench.timeline import JUDGED, outcome
 from megalens.instruments.timeline.analysis import Analysis, analyse
 from megalens.instruments.timeline.culprits import Culprit, duration_text
 from megalens.instruments.timeline.prices import WhatIf
