@@ -6,7 +6,6 @@ import type { IContent, IMark } from '../shared/content';
 import type { Control } from '../shared/control';
 import { colorRangeControl, goControl, lockedWords, transformControl } from '../shared/controls';
 import type { IViewDefinition } from '../shared/definition';
-import type { IStepAxis } from '../shared/links';
 import { logNotes } from '../shared/robust-range';
 import { labelledRows } from '../shared/row-places';
 import { extentOf, indexBefore, lockedRange, nearestIndex, type IGridCell } from '../shared/scale';
@@ -279,10 +278,6 @@ class MatrixView<O extends KitMatrixOptions> extends KitView<O, IGrid, IMatrixKi
     return this._picture.insight();
   }
 
-  override stepAxis(): IStepAxis | undefined {
-    return this._picture.stepAxis();
-  }
-
   protected override get drawn(): GridPicture {
     return this._picture;
   }
@@ -290,10 +285,6 @@ class MatrixView<O extends KitMatrixOptions> extends KitView<O, IGrid, IMatrixKi
   protected override within(grid: IGrid, steps: readonly [number, number] | null): IGrid | null {
     const found = steps === null || grid.columns ? grid : cutGrid(grid, steps[0], steps[1]);
     return isFilled(found) ? found : null;
-  }
-
-  override zoomed(): void {
-    this.env.refresh(false);
   }
 
   protected draw(grid: IGrid): Drawn {

@@ -310,7 +310,7 @@ export class Linked implements IDisposable {
   }
 
   private get _axis(): IStepAxis | undefined {
-    return this._view.stepAxis?.();
+    return this._view.stepAxis();
   }
 
   private _onLink(_: RunLink, change: LinkChange): void {

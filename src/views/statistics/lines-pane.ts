@@ -2,7 +2,6 @@ import type { IMomentGroups, MomentColumn } from '../../store/row-moments';
 import type { IContent, IMark, INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { goControl, outliersControl } from '../shared/controls';
-import type { IStepAxis } from '../shared/links';
 import { allHidden, shownLines } from '../kits/lines/legend';
 import { LinePicture, type ILinesRead } from '../kits/lines/line-picture';
 import { axisTexts, placeWords } from '../kits/lines/step-axis';
@@ -92,10 +91,6 @@ export class LinesPane extends MomentPane {
 
   override insight(): IMark | null {
     return this._picture.insight();
-  }
-
-  override stepAxis(): IStepAxis {
-    return this._picture.stepAxis();
   }
 
   private _draw(read: ILines): void {

@@ -6,7 +6,7 @@ import type { Control } from '../shared/control';
 import { colorRangeControl, goControl } from '../shared/controls';
 import { WHOLE_NUMBERS } from '../kits/lines/line-recipe';
 import { axisTexts, StepAxis } from '../kits/lines/step-axis';
-import type { ILinkedMarks, IStepAxis } from '../shared/links';
+import type { ILinkedMarks } from '../shared/links';
 import { extentOf, lockedRange } from '../shared/scale';
 import { emptyState, type IState } from '../shared/states';
 import { logNotes } from '../shared/robust-range';
@@ -44,10 +44,6 @@ export class MapPane extends MomentPane {
     const x = layer === null || this.options.columns !== 'layer' ? [] : [layer];
     const { marks } = super.marksOf(at);
     return { marks: [...x.map(each => ({ facet: null, x: [each, each] as const, y: null })), ...marks] };
-  }
-
-  override stepAxis(): IStepAxis | undefined {
-    return this._map.stepAxis();
   }
 
   override controls(): Control[] {

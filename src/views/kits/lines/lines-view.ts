@@ -5,7 +5,6 @@ import type { IContent, IMark, Loaded } from '../../shared/content';
 import type { Control } from '../../shared/control';
 import { goControl, outliersControl, smoothedChip, smoothingControl } from '../../shared/controls';
 import { omissionWords } from '../../shared/describe';
-import type { IStepAxis } from '../../shared/links';
 import { scaleOf } from '../../shared/scale';
 import { emptyState, type IState } from '../../shared/states';
 import type { IPictured, IViewEnvironment } from '../../shared/view-model';
@@ -128,10 +127,6 @@ export abstract class LinesView<O extends LineOptions> extends KeepingView<O, Li
 
   override insight(): IMark | null {
     return this.drawn.insight();
-  }
-
-  override stepAxis(): IStepAxis | undefined {
-    return this.drawn.stepAxis();
   }
 
   protected abstract get chosenSteps(): [number, number] | null;
@@ -294,7 +289,6 @@ export type LineContent = Pick<IContent, 'caption' | 'summary' | 'swatch' | 'tit
 export interface ILinesDrawn extends IPictured {
   /** Put the cursor where something moved most, and return its mark; null where nothing did. */
   insight(): IMark | null;
-  stepAxis(): IStepAxis | undefined;
 }
 
 /** Words of lines that the picture draws, another picture, or why there is none. */
