@@ -14,7 +14,7 @@ import { columnOf, KitView, saidOf, type Drawn, type IKit, type Said } from './k
 import { WHOLE_NUMBERS } from './lines/line-recipe';
 import { StepAxis } from './lines/step-axis';
 import { MatrixPicture, type ICellWords } from './matrix/matrix-picture';
-import { cellsOverSteps, type IStepCells } from './matrix/over-steps';
+import { cellsOverSteps, mergedWords, type IStepCells } from './matrix/over-steps';
 
 /** Options that a view of a matrix has beside its own; see `kitOptions`. */
 export type KitMatrixOptions = Pick<Required<TrendOptions>, 'color_range' | 'steps' | 'transform'>;
@@ -302,15 +302,9 @@ class MatrixView<O extends KitMatrixOptions> extends KitView<O, IGrid, IMatrixKi
         title: t(first === last ? '%1, step %2' : '%1, steps %2 to %3', this.subject, first, last)
       }),
       caption: [
-        ...(picture.isMerged
-          ? [
-              t(
-                'A column stands for several steps: the one that is not finite, the largest of all, or else the one farthest from the middle of its row is drawn.'
-              )
-            ]
-          : []),
+        ...mergedWords(picture.isMerged, t),
         ...lockedWords(locked, values, t),
-        ...(picture.isUnfinished ? [t('Cells in which values are not finite are hatched.')] : [])
+        ...picture.unfinishedWords
       ],
       notes: locked ? [] : logNotes(values, transform, change => this.choose(change as Partial<O>), t),
       summary: picture.summary

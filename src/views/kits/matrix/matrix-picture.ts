@@ -268,8 +268,8 @@ export abstract class MatrixPicture extends CellPicture {
   /** What the colours span; null before anything was drawn. */
   domain: readonly [number, number] | null = null;
 
-  /** Whether something that is drawn is not finite. */
-  isUnfinished = false;
+  /** Says that something that is drawn is not finite, where it is. */
+  unfinishedWords: readonly string[] = [];
 
   /** Whether a picture is painted over the one before. */
   protected readonly repaints: boolean = true;
@@ -288,7 +288,7 @@ export abstract class MatrixPicture extends CellPicture {
     const scale = drawing.scaleOf(isDark);
     this.domain = scale.domain;
     const isUnfinished = hasUnfinished(cells);
-    this.isUnfinished = isUnfinished;
+    this.unfinishedWords = isUnfinished ? [this.t('Cells in which values are not finite are hatched.')] : [];
     const recipeIn = (dark: boolean, pictures: Pictures): IRecipe => {
       const colors = dark === isDark ? scale : drawing.scaleOf(dark);
       const strip = colorStrip(colors, isUnfinished, this.t);
