@@ -11,7 +11,7 @@ import type { Translate } from '../shared/translate';
 import { shortName } from '../shared/short-name';
 import { capital } from '../shared/describe';
 import { numberColumn, type ITableColumn } from '../shared/table';
-import { linesAcross, type PlaceOf } from './read-lines';
+import { linesAcross, type PlaceOf } from './across';
 import { leftWords, optionWords, trustWords } from './captions';
 import { drawnValues, groupId, spans } from './line';
 import { LinesPane } from './lines-pane';

@@ -10,7 +10,7 @@ import type { ILinkedMarks } from '../shared/links';
 import { nearestIndex } from '../shared/scale';
 import type { Translate } from '../shared/translate';
 import { drawnValues } from './line';
-import { linesAcross, onlyAt } from './read-lines';
+import { linesAcross, onlyAt } from './across';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { markOf, OverPane } from './over-pane';
 import type { IMomentRun, MomentReader } from './reader';

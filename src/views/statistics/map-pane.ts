@@ -11,7 +11,7 @@ import type { ILinkedMarks } from '../shared/links';
 import { extentOf, lockedRange } from '../shared/scale';
 import { emptyState, type IState } from '../shared/states';
 import { logNotes } from '../shared/robust-range';
-import { gridAcross, type IMapGrid } from './read-lines';
+import { gridAcross, type IMapGrid } from './across';
 import {
   bandWords,
   drawnSteps,
@@ -23,12 +23,11 @@ import {
 } from './captions';
 import { DrawnMap, type IMapRead } from './drawn-map';
 import { drawnValues, spans, startsOf } from './line';
-import { titleWords, toldWords } from './line-words';
 import { cellsOf, cellsChosen, mapGrouping, mapRows, MOST_POINTS, toggled } from './map-cells';
 import { cellControls } from './moment-controls';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
-import { axisWords, byWords, columnWords } from './words';
+import { axisWords, byWords, columnWords, titleWords, toldWords } from './words';
 import { capital } from '../shared/describe';
 
 /** Most rows; layers have one each. */
