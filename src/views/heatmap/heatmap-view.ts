@@ -116,14 +116,10 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   }
 
   override controls(): Control[] {
-    const { options, t, source, _shape: shape, _shown: shown, _steps: steps } = this;
-    const toStep = (step: number | null): void => {
-      this.leavePin();
-      this.choose({ step });
-    };
-    const step = this._step.of(options.step);
-    const toolbar = { source, options, shape, shown, steps, step, offered: this._texts.offered };
-    return heatmapControls(toolbar, change => this.choose(change), toStep, t);
+    const { options, source, t } = this;
+    const choose = (change: { step: number | null }): void => this.choose(change);
+    const steps = this._step.controls(this._steps, options.step, source.connection, choose, t);
+    return heatmapControls(this._subject, this._shown, this._texts.offered, steps);
   }
 
   protected override get drawn(): HeatmapCells | null {
@@ -173,7 +169,6 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   /** Another step is chosen by hand: show it, whichever is pinned. */
   leavePin(): void {
     this._step.leave();
-    this.env.refresh(false);
   }
 
   private _printed(shown: IShown): IRecipe {
