@@ -1,17 +1,16 @@
-import { flagColor, formatFull, formatInteger, Pictures, type IRecipe } from '../../charts';
+import { flagColor } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
 import type { SourceChange } from '../../store/source';
 import type { ITensorShape } from '../../store/tensor-data';
-import { CellPicture, type ICellWords } from '../kits/matrix/matrix-picture';
 import type { IMark, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import type { IViewDefinition } from '../shared/definition';
-import { axisWords, flagInfo, flagWords, rankWords } from '../shared/describe';
-import { chosenLayers, layerName } from '../shared/layers';
+import { flagInfo, flagWords, rankWords } from '../shared/describe';
+import { chosenLayers } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
 import { columnOf, positionShown, StepShown } from '../shared/pinned-step';
-import { lockedRange, type IGridCell } from '../shared/scale';
+import { lockedRange } from '../shared/scale';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
 import { logNotes } from '../shared/robust-range';
 import { ViewModel } from '../shared/view-model';
@@ -25,16 +24,9 @@ import {
   untraced,
   type IHeatmapSubject
 } from './heatmap-controls';
-import { shapeHeatmap, type IShown, type HeatmapQuestion, type IHeatmapRead, valueIn } from './heatmap-data';
-import { heatmapRecipe } from './heatmap-recipe';
-import {
-  errorWords,
-  heatmapCaption,
-  heatmapSummary,
-  heatmapTitle,
-  peakOf,
-  positionWords
-} from './heatmap-words';
+import { shapeHeatmap, type IShown, type HeatmapQuestion, type IHeatmapRead } from './heatmap-data';
+import { HeatmapPicture } from './heatmap-picture';
+import { errorWords, heatmapCaption, heatmapSummary, heatmapTitle, peakOf } from './heatmap-words';
 import { queryOf, StepRows } from './step-rows';
 import { TextSource } from './text-source';
 
@@ -88,7 +80,6 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     const request = { step, sample, head, scale, transform, axes: this._axes, tokens, text, look };
     const shown = shapeHeatmap(read.rows, request, this._shown);
     this._shown = shown;
-    this._cells.place(shown);
     if (shown.layers.every(({ slice }) => slice.values.length === 0)) {
       return { state: noValues(this._subject) };
     }
@@ -98,14 +89,15 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
       ? []
       : await untraced(layers, queryOf(question), this._step.of(this.options.step), this._subject);
     const drawnHead = text ? Math.min(this.options.head, text.heads - 1) : shown.head;
+    const light = { ...request, look: { range: look.range } };
+    const [isOwn, { width }, picture] = [scale === 'own', this.env, this._picture];
     return {
       content: {
         notes: [...without, ...proposed],
-        ...heatmapRecipe(shown, scale === 'own', this.env.width, this._pictures, this.t),
+        ...picture.draw(shown, isOwn, width),
         // What leaves the page is light.
         ...(look.dark && {
-          printed: () =>
-            this._printed(shapeHeatmap(read.rows, { ...request, look: { range: look.range } }, shown))
+          printed: () => picture.drawn(shapeHeatmap(read.rows, light, shown), isOwn, width).recipe
         }),
         title: heatmapTitle(shown, this.subject, drawnHead, this.t),
         caption: this._caption(read, shown, wanted),
@@ -122,14 +114,14 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     return heatmapControls(this._subject, this._shown, this._texts.offered, steps);
   }
 
-  protected override get drawn(): HeatmapCells | null {
-    return this._shown && this._cells;
+  protected override get drawn(): HeatmapPicture | null {
+    return this._shown && this._picture;
   }
 
   override insight(): IMark | null {
     const shown = this._shown;
     const peak = shown && peakOf(shown);
-    return peak && this._cells.show({ ...peak, plot: shown?.layers.indexOf(peak.layer) });
+    return peak && this._picture.show({ ...peak, plot: shown?.layers.indexOf(peak.layer) });
   }
 
   /** The step and the layers that are drawn; null while there is no picture. */
@@ -169,12 +161,6 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   /** Another step is chosen by hand: show it, whichever is pinned. */
   leavePin(): void {
     this._step.leave();
-  }
-
-  private _printed(shown: IShown): IRecipe {
-    const own = this.options.scale === 'own';
-    const { recipe } = heatmapRecipe(shown, own, this.env.width, new Pictures(), this.t);
-    return recipe;
   }
 
   private async _readStep(question: HeatmapQuestion, signal: AbortSignal): Promise<IFound> {
@@ -252,56 +238,10 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   private _shape: ITensorShape = { parts: [], layers: [] };
   private _steps: readonly number[] = [];
   private _shown: IShown | null = null;
-  private readonly _pictures = new Pictures();
   private readonly _step = new StepShown(this.env);
   private readonly _stepRows = new StepRows(this.source);
   private readonly _texts = new TextSource(this.source);
-  private readonly _cells = new HeatmapCells(this.t, this.env);
-}
-
-/** The cells of a heatmap: one plot a layer. */
-class HeatmapCells extends CellPicture {
-  protected override readonly turns = true;
-
-  place(shown: IShown): void {
-    this._shown = shown;
-    this.plots = shown.layers.map(({ layer, slice: { columns, rows } }) => ({
-      facet: ['layer', layer],
-      x: [-0.5, columns - 0.5],
-      xs: Array.from({ length: columns }, (_, column) => column),
-      half: 0.5,
-      ys: Array.from({ length: rows }, (_, row) => row),
-      axis: null
-    }));
-  }
-
-  protected words({ column, row, plot = 0 }: IGridCell): ICellWords {
-    const { t, _shown: shown } = this;
-    const of = shown?.layers[plot];
-    if (!shown || !of) {
-      return { tip: null, said: '', value: '' };
-    }
-    const found = valueIn(of.slice, row * of.slice.columns + column);
-    const value = found === null ? t('nothing') : formatFull(found, true);
-    const { axes, step, text } = shown;
-    const [heading, x, y] = [layerName(of.layer, t), axisWords(axes.x, t), axes.y && axisWords(axes.y, t)];
-    const where = positionWords(shown, column);
-    return {
-      tip: {
-        heading,
-        lines: [
-          { name: t('value'), value },
-          { name: x, value: where },
-          ...(y ? [{ name: y, value: formatInteger(row) }] : []),
-          ...(text ? [] : [{ name: t('step'), value: formatInteger(step) }])
-        ]
-      },
-      said: t('%1, %2%3: %4', heading, `${x} ${where}`, y ? `, ${y} ${row}` : '', value),
-      value
-    };
-  }
-
-  private _shown: IShown | null = null;
+  private readonly _picture = new HeatmapPicture(this.t, this.env);
 }
 
 export const view: IViewDefinition<HeatmapOptions> = {
