@@ -15,6 +15,7 @@ export {
 } from './color-scale';
 export {
   greatestOf,
+  hasUnfinished,
   middleOf,
   telling,
   frames,

@@ -1,4 +1,11 @@
-import { Pictures, type ColorScale, type IMatrix, type IPlace, type IRecipe } from '../../../charts';
+import {
+  hasUnfinished,
+  Pictures,
+  type ColorScale,
+  type IMatrix,
+  type IPlace,
+  type IRecipe
+} from '../../../charts';
 import { own } from '../../../protocol/records';
 import type { IPointed } from '../../../store/run-link';
 import type { IContent, IMark, IMoved } from '../../shared/content';
@@ -313,16 +320,4 @@ export abstract class MatrixPicture extends CellPicture {
   }
 
   private readonly _pictures = new Pictures();
-}
-
-/** Whether something that is there is not finite. */
-function hasUnfinished({ rows, columns, values, missing }: IMatrix): boolean {
-  for (let cell = 0; cell < rows * columns; cell += 1) {
-    const value = values[cell] ?? NaN;
-    // Only finite numbers leave nothing of themselves.
-    if (value - value !== 0 && missing?.[cell] !== 1) {
-      return true;
-    }
-  }
-  return false;
 }
