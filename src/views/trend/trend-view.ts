@@ -158,10 +158,6 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
 
   protected readonly map = new TrendMap(this.t, this.env);
 
-  protected get chosenSteps(): [number, number] | null {
-    return this.options.steps;
-  }
-
   /** Say what is not here any more. */
   protected memoryWords(answer: ITrendAnswer): string[] {
     return [
