@@ -1,6 +1,7 @@
 import { formatInteger } from '../../charts';
 import type { StatisticsOptions } from '../../protocol/views.generated';
 import type { MomentColumn, MomentKey, MomentStat, MomentStatistic } from '../../store/row-moments';
+import { comparedWords } from '../kits/lines/compare';
 import { toldOf, type ILine } from '../kits/lines/line';
 import { countNaming, seriesWords } from '../shared/change-words';
 import { capital } from '../shared/describe';
@@ -142,10 +143,7 @@ export function axisWords(options: MomentOptions, others: readonly string[], t: 
         : options.show === 'delta'
           ? t('%1, change since the first value', quantity)
           : t('%1, change since the first value, %', quantity);
-  if (others.length === 0 || options.compare === 'overlay') {
-    return shown;
-  }
-  return options.compare === 'difference' ? t('difference of %1', shown) : t('ratio of %1', shown);
+  return others.length === 0 ? shown : comparedWords(shown, options.compare, t);
 }
 
 /** Say what is drawn: `Gradient L2 by layer, steps 1 to 3 000`. */
