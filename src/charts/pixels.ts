@@ -148,18 +148,23 @@ const packed = (color: string): number => {
 };
 const [PLAIN, STRIPE] = [packed(COLORS.nonfinite[0]), packed(COLORS.nonfinite[1])];
 
-/** Return how many pixels wide a cell must be for its pattern to show: 1 unless a cell is non-finite. */
-function cellSize(matrix: IMatrix): number {
-  const cells = matrix.rows * matrix.columns;
-  const { values, missing } = matrix;
-  for (let cell = 0; cell < cells; cell++) {
+/** Whether something that is there is not finite. */
+export function hasUnfinished({ rows, columns, values, missing }: IMatrix): boolean {
+  for (let cell = 0; cell < rows * columns; cell++) {
     const value = values[cell] ?? NaN;
+    // Only finite numbers leave nothing of themselves.
     if (value - value !== 0 && missing?.[cell] !== 1) {
-      return Math.max(1, Math.min(MOST_PER_CELL, Math.floor(Math.sqrt(BUDGET / cells))));
+      return true;
     }
   }
-  return 1;
+  return false;
 }
+
+/** Return how many pixels wide a cell must be for its pattern to show: 1 unless a cell is non-finite. */
+const cellSize = (matrix: IMatrix): number =>
+  hasUnfinished(matrix)
+    ? Math.max(1, Math.min(MOST_PER_CELL, Math.floor(Math.sqrt(BUDGET / (matrix.rows * matrix.columns)))))
+    : 1;
 
 /** Return the packed colours of a scale in the byte order of a canvas. */
 function packedTable(scale: ColorScale): Uint32Array {

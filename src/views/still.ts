@@ -122,7 +122,7 @@ async function readPart(
       loaded = await model.load(signal);
     }
     const t = environment.translate ?? untranslated;
-    const axis = model.stepAxis?.();
+    const axis = model.stepAxis();
     if ('content' in loaded && axis) {
       loaded = { content: withEvents(loaded.content, await eventsOf(source), axis, t) };
     }

@@ -4,11 +4,8 @@ import { sized } from '../../charts';
 import { readPicture } from '../../charts/__tests__/read-png';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { MemoryRun, rowOf } from '../../store/__tests__/memory-run';
-import {
-  distributionMap,
-  distributionQuantiles,
-  distributionRidges
-} from '../distribution/distribution-recipe';
+import { DistributionPicture } from '../distribution/distribution-picture';
+import { distributionQuantiles, distributionRidges } from '../distribution/distribution-recipe';
 import { untranslated } from '../shared/translate';
 import { readView } from '../still';
 import { histogramRow } from './histogram-row';
@@ -128,8 +125,8 @@ it.each([10, 1000, 20_000])('the one step of %i with other values is seen in Dis
 it('the one step of 100,000 with other values is in the pixels and lines of Distribution', () => {
   const spike = 61_803;
   const rows = Array.from({ length: 100_000 }, (_, step) => ({ ...(step === spike ? HIGH : USUAL), step }));
-  const wish = { data: histogramsOf(rows)!, isSampled: false, transform: 'linear', look: {} } as const;
-  const map = distributionMap(wish, untranslated).recipe;
+  const wish = { data: histogramsOf(rows)!, isSampled: false, transform: 'linear', range: null } as const;
+  const { recipe: map } = new DistributionPicture(untranslated).draw('map', wish, false);
   for (const width of WIDTHS) {
     const picture = readPicture(sized(map, width).datasets['pictures']?.[0]?.['url']);
     const cells = new Uint32Array(picture.data.buffer);
@@ -149,9 +146,9 @@ it('one step of each so many leaves no hole in Distribution, and missing steps d
   // Of each four steps any one; none of steps 400 to 599.
   const steps = Array.from({ length: 250 }, (_, at) => 4 * at + (((at * 7) % 11) & 3));
   const rows = steps.filter(step => step < 400 || step >= 600).map(step => ({ ...USUAL, step }));
-  const wish = { data: histogramsOf(rows)!, isSampled: true, transform: 'linear', look: {} } as const;
-  const drawn = distributionMap(wish, untranslated);
-  const { data, width } = readPicture(drawn.recipe.datasets['pictures']?.[0]?.['url']);
+  const wish = { data: histogramsOf(rows)!, isSampled: true, transform: 'linear', range: null } as const;
+  const { recipe: map } = new DistributionPicture(untranslated).draw('map', wish, false);
+  const { data, width } = readPicture(map.datasets['pictures']?.[0]?.['url']);
   const cells = new Uint32Array(data.buffer);
   const hasValue = new Uint8Array(width);
   const empty = cells[0];

@@ -6,20 +6,13 @@ import {
   type IHistograms,
   type IStepCounts
 } from '../../aggregate';
-import {
-  COLORS,
-  ColorScale,
-  formatNumber,
-  lowMagnitude,
-  Pictures,
-  type IColorLook,
-  type IRecipe,
-  type Row
-} from '../../charts';
-import { mixed, hexOf } from '../../charts/color-scale';
+import { COLORS, formatNumber, hexOf, mixed, type IRecipe, type Row } from '../../charts';
 import { WHOLE_NUMBERS } from '../kits/lines/line-recipe';
-import { rowPlaces } from '../shared/row-places';
-import { colorStrip, extentOf } from '../shared/scale';
+import { StepAxis } from '../kits/lines/step-axis';
+import type { IMatrixDrawing } from '../kits/matrix/matrix-picture';
+import type { IContent } from '../shared/content';
+import { labelledRows } from '../shared/row-places';
+import { extentOf, scaleFromZero, wide } from '../shared/scale';
 import type { Translate } from '../shared/translate';
 
 /** Most columns of a map: where more steps are, each bin of a column has the greatest share of its steps. */
@@ -42,7 +35,8 @@ export interface IDistributionWish {
   /** Whether these are one step of each so many, whichever of them departs most. */
   readonly isSampled: boolean;
   readonly transform: 'linear' | 'log';
-  readonly look: IColorLook;
+  /** Lowest and highest share of the colours; null where they follow the shares. */
+  readonly range: readonly [number, number] | null;
 }
 
 /** What is drawn at one step. */
@@ -58,19 +52,16 @@ export const sharesOf = ({ counts, total, greatest }: IDrawnStep): Float64Array 
 /** The shares of bins that hold a value. */
 export const drawnShares = (of: IDrawnStep): Float64Array => sharesOf(of).filter(share => share !== 0);
 
-/** A chart, what it spans, and where its marks lie. */
-export interface IDrawnDistribution {
-  readonly recipe: IRecipe;
-  readonly extent: { x: readonly [number, number]; y: readonly [number, number] };
-  /** Colours of a map; null where there is none. */
-  readonly domain: readonly [number, number] | null;
+/** What is drawn of histograms. */
+export interface IDrawnBins {
   /** Steps that are drawn: a column of a map, a ridge, or a point of each line. */
   readonly steps: readonly IDrawnStep[];
   /** Least and greatest bin that is drawn. */
   readonly span: readonly [number, number];
-  /** Width of a column. */
-  readonly spacing: number;
 }
+
+/** The same as a chart of lines, and what it spans. */
+export type IDrawnLines = IDrawnBins & Pick<IContent, 'extent'> & { readonly recipe: IRecipe };
 
 /** The bins that hold a value at any step, with one more on either side. */
 function occupied({ bins, steps }: IHistograms): [number, number] {
@@ -126,9 +117,9 @@ function columnsOf(
 
 /** The share of values in each bin by step. The greatest values are at the top. */
 export function distributionMap(
-  { data, isSampled, transform, look }: IDistributionWish,
+  { data, isSampled, transform, range }: IDistributionWish,
   t: Translate
-): IDrawnDistribution {
+): IDrawnBins & { readonly drawing: IMatrixDrawing } {
   const { columns: steps, spacing } = columnsOf(data.steps, isSampled);
   const [low, high] = occupied(data);
   const rows = high - low + 1;
@@ -148,20 +139,13 @@ export function distributionMap(
       }
     }
   }
-  const drawn = extentOf([values]);
-  const least = transform === 'log' ? lowMagnitude([values]) : NaN;
-  const scale = new ColorScale(drawn && [0, drawn[1]], transform, least, look);
-  const strip = colorStrip(scale, false, t);
-  const picture = new Pictures().draw(0, { rows, columns, values, missing }, scale);
-  const [x0, x1, y0, y1] = [first - spacing / 2, first + (columns - 0.5) * spacing, -0.5, rows - 0.5];
-  const { height, labelled } = rowPlaces(rows, ROW);
+  const axis = new StepAxis(steps.map(({ step }) => step));
   return {
     steps,
-    spacing,
     span: [low, high],
-    domain: scale.domain,
-    extent: { x: [x0, x1], y: [y0, y1] },
-    recipe: {
+    drawing: {
+      cells: { rows, columns, values, missing },
+      scaleOf: dark => scaleFromZero([values], transform, { dark, range }),
       template: 'moment-map',
       texts: {
         xTitle: t('step'),
@@ -169,14 +153,11 @@ export function distributionMap(
         xLabel: WHOLE_NUMBERS,
         legendTitle: t('share of values')
       },
-      params: {
-        ...{ x0, x1, y0, y1 },
-        rowAt: labelled,
-        rowText: labelled.map(row => binLabel(data, high - row)),
-        ...strip.params
-      },
-      datasets: { pictures: [{ ...picture, x: x0, x2: x1, y: y0, y2: y1 }], legend: strip.rows },
-      height
+      ...labelledRows(rows, ROW, row => binLabel(data, high - row)),
+      x: [first - spacing / 2, first + (columns - 0.5) * spacing],
+      xs: axis.steps,
+      width: spacing,
+      axis
     }
   };
 }
@@ -219,7 +200,7 @@ function tellingSteps(all: readonly IStepCounts[], most: number): readonly IStep
 }
 
 /** The distribution of some steps as lines that stand on their step. */
-export function distributionRidges({ data }: IDistributionWish, t: Translate): IDrawnDistribution {
+export function distributionRidges({ data }: IDistributionWish, t: Translate): IDrawnLines {
   const steps = tellingSteps(data.steps, MOST_RIDGES);
   const [low, high] = occupied(data);
   const [first, last] = [steps[0]?.step ?? 0, steps[steps.length - 1]?.step ?? 0];
@@ -247,9 +228,7 @@ export function distributionRidges({ data }: IDistributionWish, t: Translate): I
   const [x0, x1, y0, y1] = [low, Math.max(high, low + 1), first, last + gap * OVERLAP * 1.05];
   return {
     steps,
-    spacing: 1,
     span: [low, high],
-    domain: null,
     extent: { x: [x0, x1], y: [y0, y1] },
     recipe: {
       template: 'lines',
@@ -273,10 +252,7 @@ export const shareName = (share: number, t: Translate): string =>
   share === 0.5 ? t('median') : t('%1 % quantile', formatNumber(100 * share));
 
 /** Quantiles over steps, in the band that holds the true one. */
-export function distributionQuantiles(
-  { data, transform }: IDistributionWish,
-  t: Translate
-): IDrawnDistribution {
+export function distributionQuantiles({ data, transform }: IDistributionWish, t: Translate): IDrawnLines {
   const { steps, bins } = data;
   const color = (at: number): string => hexOf(mixed(HUES, at / (SHARES.length - 1)));
   const rows: Row[] = [];
@@ -314,12 +290,10 @@ export function distributionQuantiles(
   const air = (ends[1] - ends[0]) * 0.05 || Math.abs(ends[0]) * 0.1 || 1;
   const [y0, y1] = [ends[0] - air, ends[1] + air];
   const [first, last] = [steps[0]?.step ?? 0, steps[steps.length - 1]?.step ?? 0];
-  const [x0, x1] = first < last ? [first, last] : [first - 0.5, first + 0.5];
+  const [x0, x1] = wide([first, last]);
   return {
     steps,
-    spacing: 0,
     span: occupied(data),
-    domain: null,
     extent: { x: [x0, x1], y: [y0, y1] },
     recipe: {
       template: 'lines',

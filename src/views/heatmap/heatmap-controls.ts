@@ -6,7 +6,7 @@ import { type IRunSource, isOver } from '../../store/source';
 import type { ITensorShape, ITensorQuery } from '../../store/tensor-data';
 import type { INote } from '../shared/content';
 import { type Control, selectControl } from '../shared/control';
-import { colorRangeControl, goControl, stepsControl, transformControl } from '../shared/controls';
+import { colorRangeControl, transformControl } from '../shared/controls';
 import { capital, flagWords } from '../shared/describe';
 import { chosenLayers, layerName, layerWords } from '../shared/layers';
 import { retryAction, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
@@ -19,22 +19,12 @@ import type { IOfferedText } from './text-source';
 /** Generations that are offered by name. */
 const MOST_OFFERED = 50;
 
-export interface IHeatmapToolbar {
-  readonly source: Pick<IRunSource, 'connection' | 'hello' | 'name'>;
-  readonly options: Readonly<Required<HeatmapOptions>>;
-  readonly shape: ITensorShape;
-  readonly shown: IShown | null;
-  /** Steps to choose from, and the one that is wanted; null follows the newest. */
-  readonly steps: readonly number[];
-  readonly step: number | null;
-  readonly offered: readonly IOfferedText[];
-}
-
+/** @param steps - Controls that choose a step, where one is drawn. */
 export function heatmapControls(
-  { source, options, shape, shown, steps, step, offered }: IHeatmapToolbar,
-  choose: (options: Partial<HeatmapOptions>) => void,
-  toStep: (step: number | null) => void,
-  t: Translate
+  { source, options, shape, choose, t }: IHeatmapSubject,
+  shown: IShown | null,
+  offered: readonly IOfferedText[],
+  steps: readonly Control[]
 ): Control[] {
   const isText = options.generation !== null;
   const domain = shown?.layers[0]?.scale.domain ?? null;
@@ -61,7 +51,7 @@ export function heatmapControls(
       ({ id }) => !isText || (id !== 'phase' && id !== 'pass')
     ),
     ...textControl(offered, options.generation, choose, t),
-    ...(isText ? [] : [stepsControl(steps, step, source.connection, toStep, t), goControl(toStep, t)]),
+    ...(isText ? [] : steps),
     ...(shown && shown.layers.length > 1
       ? [selectControl('scale', t('Scale'), options.scale, scale, value => choose({ scale: value }))]
       : []),

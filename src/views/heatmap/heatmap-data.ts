@@ -2,7 +2,7 @@ import { type IMatrix, ColorScale, lowMagnitude, type IColorLook, type Transform
 import type { Hello } from '../../protocol/messages.generated';
 import type { ITensorRow, ITensorResult } from '../../store/tensor-data';
 import type { HeatmapOptions } from '../../protocol/views.generated';
-import { nearestIndex } from '../shared/scale';
+import { extentOf, nearestIndex } from '../shared/scale';
 import { lastAxis, readCompressor, tokenText } from '../shared/describe';
 
 /** One sample (and head) of a traced tensor as a picture sees it. */
@@ -49,15 +49,18 @@ function axesOf(row: ITensorRow, axes: readonly string[], last: string): IAxes {
  * A slice of which some cells are not there: they are drawn as nothing, and are not among those that are not
  * finite.
  */
-function maskedSlice(slice: ISlice, missing: Uint8Array | undefined): ISlice {
-  if (missing === undefined) {
-    return slice;
+const maskedSlice = (slice: ISlice, missing: Uint8Array | undefined): ISlice =>
+  missing ? { ...slice, missing, nonFinite: unfinishedIn(slice.values, missing) } : slice;
+
+/** How many of the cells that are there are not finite. */
+function unfinishedIn(values: Float32Array, missing?: Uint8Array): number {
+  let count = 0;
+  for (let cell = 0; cell < values.length; cell++) {
+    const value = values[cell] ?? NaN;
+    // Only finite numbers leave nothing of themselves.
+    count += value - value !== 0 && missing?.[cell] !== 1 ? 1 : 0;
   }
-  const nonFinite = slice.values.reduce(
-    (sum, value, cell) => sum + (missing[cell] === 1 || Number.isFinite(value) ? 0 : 1),
-    0
-  );
-  return { ...slice, missing, nonFinite };
+  return count;
 }
 
 /** The value of a cell; null where there is none. */
@@ -72,26 +75,8 @@ function sliceOf(row: ITensorRow, axes: IAxes, sample: number, head: number): IS
   const start = (sample * axes.heads + head) * down * across;
   const cut = row.values.subarray(start, start + down * across);
   const values = axes.transposed ? transpose(cut, down, across) : cut;
-  let lo = Infinity;
-  let hi = -Infinity;
-  let nonFinite = 0;
-  for (let cell = 0; cell < values.length; cell++) {
-    const value = values[cell] ?? NaN;
-    // Only finite numbers leave nothing of themselves.
-    if (value - value === 0) {
-      lo = value < lo ? value : lo;
-      hi = value > hi ? value : hi;
-    } else {
-      nonFinite += 1;
-    }
-  }
-  return {
-    rows: axes.transposed ? across : down,
-    columns: axes.transposed ? down : across,
-    values,
-    extent: lo <= hi ? [lo, hi] : null,
-    nonFinite
-  };
+  const [rows, columns] = axes.transposed ? [across, down] : [down, across];
+  return { rows, columns, values, extent: extentOf([values]), nonFinite: unfinishedIn(values) };
 }
 
 /** Cells of a block that is transposed at a time: small enough that both sides of it stay in the cache. */
@@ -221,7 +206,7 @@ export function shapeHeatmap(
     return maskedSlice(slice, wish.text?.maskOf(row, slice));
   };
   const slices = rows.map(row => ({ row, slice: known.get(row) ?? cut(row) }));
-  const extent = union(slices.map(each => each.slice.extent));
+  const extent = extentOf(slices.flatMap(({ slice }) => (slice.extent ? [slice.extent] : [])));
   const low = (parts: readonly ISlice[]): number =>
     wish.transform === 'log' ? lowMagnitude(parts.map(slice => slice.values)) : NaN;
   const shared = new ColorScale(extent, wish.transform, low(slices.map(each => each.slice)), wish.look);
@@ -304,11 +289,4 @@ export function tokensOf(row: ITensorRow | undefined, sample: number): string[] 
   const length = row.shape[1] ?? row.labels.length;
   const at = Math.min(sample, (row.shape[0] ?? 1) - 1) * length;
   return row.labels.slice(at, at + length).map(tokenText);
-}
-
-function union(extents: readonly (readonly [number, number] | null)[]): readonly [number, number] | null {
-  const known = extents.filter(extent => extent !== null);
-  return known.length === 0
-    ? null
-    : [Math.min(...known.map(extent => extent[0])), Math.max(...known.map(extent => extent[1]))];
 }

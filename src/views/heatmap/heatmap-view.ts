@@ -1,19 +1,18 @@
-import { flagColor, formatFull, formatInteger, Pictures, type IPlace, type IRecipe } from '../../charts';
+import { flagColor } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
 import type { SourceChange } from '../../store/source';
 import type { ITensorShape } from '../../store/tensor-data';
-import type { IMark, IMoved, Loaded } from '../shared/content';
+import type { IMark, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import type { IViewDefinition } from '../shared/definition';
-import { axisWords, flagInfo, flagWords, rankWords } from '../shared/describe';
-import { chosenLayers, layerName } from '../shared/layers';
+import { flagInfo, flagWords, rankWords } from '../shared/describe';
+import { chosenLayers } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
 import { columnOf, positionShown, StepShown } from '../shared/pinned-step';
-import { around, hold, moveAmongPictures, lockedRange } from '../shared/scale';
+import { lockedRange } from '../shared/scale';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
 import { logNotes } from '../shared/robust-range';
-import type { ITip } from '../shared/table';
 import { ViewModel } from '../shared/view-model';
 import {
   heatmapControls,
@@ -25,23 +24,9 @@ import {
   untraced,
   type IHeatmapSubject
 } from './heatmap-controls';
-import {
-  shapeHeatmap,
-  type ILayer,
-  type IShown,
-  type HeatmapQuestion,
-  type IHeatmapRead,
-  valueIn
-} from './heatmap-data';
-import { heatmapRecipe } from './heatmap-recipe';
-import {
-  errorWords,
-  heatmapCaption,
-  heatmapSummary,
-  heatmapTitle,
-  peakOf,
-  positionWords
-} from './heatmap-words';
+import { shapeHeatmap, type IShown, type HeatmapQuestion, type IHeatmapRead } from './heatmap-data';
+import { HeatmapPicture } from './heatmap-picture';
+import { errorWords, heatmapCaption, heatmapSummary, heatmapTitle, peakOf } from './heatmap-words';
 import { queryOf, StepRows } from './step-rows';
 import { TextSource } from './text-source';
 
@@ -104,14 +89,15 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
       ? []
       : await untraced(layers, queryOf(question), this._step.of(this.options.step), this._subject);
     const drawnHead = text ? Math.min(this.options.head, text.heads - 1) : shown.head;
+    const light = { ...request, look: { range: look.range } };
+    const [isOwn, { width }, picture] = [scale === 'own', this.env, this._picture];
     return {
       content: {
         notes: [...without, ...proposed],
-        ...heatmapRecipe(shown, scale === 'own', this.env.width, this._pictures, this.t),
+        ...picture.draw(shown, isOwn, width),
         // What leaves the page is light.
         ...(look.dark && {
-          printed: () =>
-            this._printed(shapeHeatmap(read.rows, { ...request, look: { range: look.range } }, shown))
+          printed: () => picture.drawn(shapeHeatmap(read.rows, light, shown), isOwn, width).recipe
         }),
         title: heatmapTitle(shown, this.subject, drawnHead, this.t),
         caption: this._caption(read, shown, wanted),
@@ -122,77 +108,20 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   }
 
   override controls(): Control[] {
-    const { options, t, source, _shape: shape, _shown: shown, _steps: steps } = this;
-    const toStep = (step: number | null): void => {
-      this.leavePin();
-      this.choose({ step });
-    };
-    const step = this._step.of(options.step);
-    const toolbar = { source, options, shape, shown, steps, step, offered: this._texts.offered };
-    return heatmapControls(toolbar, change => this.choose(change), toStep, t);
+    const { options, source, t } = this;
+    const choose = (change: { step: number | null }): void => this.choose(change);
+    const steps = this._step.controls(this._steps, options.step, source.connection, choose, t);
+    return heatmapControls(this._subject, this._shown, this._texts.offered, steps);
   }
 
-  override probe(point: IPlace): IMark | null {
-    const layers = this._shown?.layers ?? [];
-    const at = layers.findIndex(each => each.layer === point.frame.facet['layer']);
-    const { rows = 1, columns = 1 } = layers[at]?.slice ?? {};
-    const [column, row] = [hold(Math.round(point.x), columns), hold(Math.round(point.y), rows)];
-    // The keys go on from where the pointer is.
-    this._at = { place: at, column, row };
-    return { facet: ['layer', layers[at]?.layer], x: around(column), y: around(row) };
-  }
-
-  override tipOf(mark: IMark): ITip | null {
-    const found = this._cellOf(mark);
-    if (found === null) {
-      return null;
-    }
-    const { layer, column, row, value, shown } = found;
-    const { axes } = shown;
-    return {
-      heading: layerName(layer.layer, this.t),
-      lines: [
-        { name: this.t('value'), value: this._valueName(value) },
-        { name: axisWords(axes.x, this.t), value: positionWords(shown, column) },
-        ...(axes.y ? [{ name: axisWords(axes.y, this.t), value: formatInteger(row) }] : []),
-        ...(shown.text ? [] : [{ name: this.t('step'), value: formatInteger(shown.step) }])
-      ]
-    };
+  protected override get drawn(): HeatmapPicture | null {
+    return this._shown && this._picture;
   }
 
   override insight(): IMark | null {
     const shown = this._shown;
     const peak = shown && peakOf(shown);
-    if (!peak) {
-      return null;
-    }
-    const { layer, column, row } = peak;
-    this._at = { place: shown.layers.indexOf(layer), column, row };
-    return { facet: ['layer', layer.layer], x: around(column), y: around(row) };
-  }
-
-  override move(key: string): IMoved | null {
-    const [shown, by] = [this._shown, moveAmongPictures(key)];
-    if (!shown || by === undefined) {
-      return null;
-    }
-    const before = this._at;
-    const index = hold((before?.place ?? 0) + by[2], shown.layers.length);
-    const layer = shown.layers[index];
-    if (layer === undefined) {
-      return null;
-    }
-    const { slice } = layer;
-    const column = hold((before?.column ?? 0) + (before ? by[0] : 0), slice.columns);
-    const row = hold((before?.row ?? 0) + (before ? by[1] : 0), slice.rows);
-    this._at = { place: index, column, row };
-    this.env.zoom?.reveal(column, row);
-    const value = this._valueName(valueIn(slice, row * slice.columns + column));
-    const where = `${axisWords(shown.axes.x, this.t)} ${positionWords(shown, column)}`;
-    const down = shown.axes.y ? `, ${axisWords(shown.axes.y, this.t)} ${row}` : '';
-    const sentence = this.t('%1, %2%3: %4', layerName(layer.layer, this.t), where, down, value);
-    const mark: IMark = { facet: ['layer', layer.layer], x: around(column), y: around(row) };
-    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
+    return peak && this._picture.show({ ...peak, plot: shown?.layers.indexOf(peak.layer) });
   }
 
   /** The step and the layers that are drawn; null while there is no picture. */
@@ -232,35 +161,6 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   /** Another step is chosen by hand: show it, whichever is pinned. */
   leavePin(): void {
     this._step.leave();
-    this.env.refresh(false);
-  }
-
-  private _printed(shown: IShown): IRecipe {
-    const own = this.options.scale === 'own';
-    const { recipe } = heatmapRecipe(shown, own, this.env.width, new Pictures(), this.t);
-    return recipe;
-  }
-
-  private _valueName(value: number | null): string {
-    return value === null ? this.t('nothing') : formatFull(value, true);
-  }
-
-  private _cellOf(
-    mark: IMark
-  ): { shown: IShown; layer: ILayer; column: number; row: number; value: number | null } | null {
-    const shown = this._shown;
-    const layer = shown?.layers.find(each => each.layer === mark.facet?.[1]);
-    const [column, row] = [mark.x[0] + 0.5, (mark.y?.[0] ?? 0) + 0.5];
-    if (!shown || !layer || column >= layer.slice.columns || row >= layer.slice.rows) {
-      return null;
-    }
-    return {
-      shown,
-      layer,
-      column,
-      row,
-      value: valueIn(layer.slice, row * layer.slice.columns + column)
-    };
   }
 
   private async _readStep(question: HeatmapQuestion, signal: AbortSignal): Promise<IFound> {
@@ -338,11 +238,10 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   private _shape: ITensorShape = { parts: [], layers: [] };
   private _steps: readonly number[] = [];
   private _shown: IShown | null = null;
-  private readonly _pictures = new Pictures();
   private readonly _step = new StepShown(this.env);
   private readonly _stepRows = new StepRows(this.source);
   private readonly _texts = new TextSource(this.source);
-  private _at: { place: number; column: number; row: number } | null = null;
+  private readonly _picture = new HeatmapPicture(this.t, this.env);
 }
 
 export const view: IViewDefinition<HeatmapOptions> = {

@@ -4,7 +4,7 @@ import type {
   HistoryOptions,
   ViewOptions
 } from '../../protocol/views.generated';
-import { fullViewOptions, type FullOptionsOf } from '../../protocol/view-options';
+import { fullViewOptions, type FullOptionsOf, viewDefaults } from '../../protocol/view-options';
 import type { IRunSource } from '../../store/source';
 import type { ITrendAnswer } from '../../store/line-data';
 import { HeatmapView } from '../heatmap/heatmap-view';
@@ -189,32 +189,17 @@ function pick<T extends object>(from: object, names: T): Partial<T> {
   ) as Partial<T>;
 }
 
-function mapOptions(options: Required<HistoryOptions>): FullOptionsOf<'trend'> {
-  const { flag, part, layers, statistic, steps, transform, phase, rank, pass, map_range } = options;
-  return fullViewOptions({
-    ...{ view: 'trend', kind: 'heatmap', flag, part, layers, statistic, steps, transform },
-    ...{ color_range: map_range, phase, rank, pass }
+const mapOptions = (options: Required<HistoryOptions>): FullOptionsOf<'trend'> =>
+  fullViewOptions({
+    ...pick(options, { flag: '', ...viewDefaults('trend') }),
+    ...{ view: 'trend', kind: 'heatmap', color_range: options.map_range }
   }) as FullOptionsOf<'trend'>;
-}
 
-function tensorOptions(options: Required<HistoryOptions>, layer: number): Required<HeatmapOptions> {
-  const { flag, part, step, sample, head, transform, color_range, phase, rank, pass } = options;
-  const one = { layers: String(layer), scale: 'own', generation: null } as const;
-  return {
-    view: 'heatmap',
-    flag,
-    part,
-    step,
-    sample,
-    head,
-    transform,
-    color_range,
-    phase,
-    rank,
-    pass,
-    ...one
-  };
-}
+const tensorOptions = (options: Required<HistoryOptions>, layer: number): FullOptionsOf<'heatmap'> =>
+  fullViewOptions({
+    ...pick(options, { flag: '', ...viewDefaults('heatmap') }),
+    ...{ view: 'heatmap', layers: String(layer), scale: 'own', generation: null }
+  }) as FullOptionsOf<'heatmap'>;
 
 export const view: IViewDefinition<HistoryOptions> = {
   compose: (source, env) => new HistoryView(source, env)

@@ -92,6 +92,11 @@ export abstract class KitView<O extends object, R, K extends IKit<O, R>> extends
     return { content: { title: this.subject, ...drawn, caption, summary } };
   }
 
+  /** Of more than can be drawn there is more to see of a part. */
+  override zoomed(): void {
+    this.env.refresh(false);
+  }
+
   /** What of the rows lies in the steps that are looked at, null being all; null where nothing does. */
   protected within(rows: R, _steps: readonly [number, number] | null): R | null {
     return rows;

@@ -39,10 +39,6 @@ const MOST_MARKS = 20;
 class KitLanes<O extends KitLaneOptions> extends KitView<O, readonly ILaneSpan[], ILanesKit<O>> {
   override readonly zooms = { axes: 'x', least: 1e-6 } as const;
 
-  override zoomed(): void {
-    this.env.refresh(false);
-  }
-
   protected override get drawn(): LanePicture<Joined<INestedSpan>> {
     return this._picture;
   }

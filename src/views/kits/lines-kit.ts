@@ -1,4 +1,3 @@
-import type { ScalarsOptions } from '../../protocol/views.generated';
 import type { IStreamRows } from '../../store/row-store';
 import type { IRunSource } from '../../store/source';
 import { scalarsWords } from '../shared/change-words';
@@ -8,13 +7,12 @@ import type { IViewDefinition } from '../shared/definition';
 import { nothingYet } from '../shared/states';
 import type { IViewEnvironment } from '../shared/view-model';
 import { columnOf, saidOf, type IKit } from './kit';
-import { byUnit } from './lines/by-unit';
 import type { ILine } from './lines/line';
 import { LinesView, type ILineRun, type LineOptions, type LinesLoaded } from './lines/lines-view';
 import { cutLine, thinOut, type ILineAsk } from './lines/shape-lines';
 
 /** Options that a view of lines has beside its own; see `kitOptions`. */
-export type KitLineOptions = LineOptions & Pick<Required<ScalarsOptions>, 'steps'>;
+export type KitLineOptions = LineOptions;
 
 /** A line as a view gives it: a value at each step, steps ascending. */
 export interface IStepLine {
@@ -62,10 +60,6 @@ class KitLines<O extends KitLineOptions> extends LinesView<O> {
     return [...own, scale, ...this.lineControls()];
   }
 
-  protected get chosenSteps(): [number, number] | null {
-    return this.options.steps;
-  }
-
   protected async read(signal: AbortSignal): Promise<LinesLoaded> {
     const { _kit: kit, options, t } = this;
     const found = await this.compared(
@@ -79,11 +73,8 @@ class KitLines<O extends KitLineOptions> extends LinesView<O> {
     if (found.lines.length === 0) {
       return { state: nothingYet(saidOf(kit.empty, this.options), this.actions, t) };
     }
-    const { drawn, units } = byUnit(found);
     const quantity = saidOf(kit.quantity, options);
-    const headers = units.map(unit => unit || quantity);
-    const [yTitle = quantity] = headers;
-    this.take(drawn, { yTitle, colorTitle: kit.legend, headers, quantity });
+    const drawn = this.takeByUnit(found, quantity, { colorTitle: kit.legend, quantity });
     const lines = drawn.shown.filter(line => !line.isFaint);
     return {
       content: {

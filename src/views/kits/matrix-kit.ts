@@ -6,7 +6,6 @@ import type { IContent, IMark } from '../shared/content';
 import type { Control } from '../shared/control';
 import { colorRangeControl, goControl, lockedWords, transformControl } from '../shared/controls';
 import type { IViewDefinition } from '../shared/definition';
-import type { IStepAxis } from '../shared/links';
 import { logNotes } from '../shared/robust-range';
 import { labelledRows } from '../shared/row-places';
 import { extentOf, indexBefore, lockedRange, nearestIndex, type IGridCell } from '../shared/scale';
@@ -15,7 +14,7 @@ import { columnOf, KitView, saidOf, type Drawn, type IKit, type Said } from './k
 import { WHOLE_NUMBERS } from './lines/line-recipe';
 import { StepAxis } from './lines/step-axis';
 import { MatrixPicture, type ICellWords } from './matrix/matrix-picture';
-import { cellsOverSteps, type IStepCells } from './matrix/over-steps';
+import { cellsOverSteps, mergedWords, type IStepCells } from './matrix/over-steps';
 
 /** Options that a view of a matrix has beside its own; see `kitOptions`. */
 export type KitMatrixOptions = Pick<Required<TrendOptions>, 'color_range' | 'steps' | 'transform'>;
@@ -64,7 +63,7 @@ const awayOf = (found: IAt | undefined): number => (found ? Math.abs(found.value
 
 /** A grid as it is drawn. */
 class GridPicture extends MatrixPicture {
-  protected override readonly firstColumn = Infinity;
+  protected override firstColumn = Infinity;
   protected override readonly snaps = true;
 
   grid: IGrid = { rows: [] };
@@ -208,7 +207,7 @@ class GridPicture extends MatrixPicture {
     const [heading, name] = [this.grid.rows[row]?.name ?? '', this._columnName(place)];
     const found = this._valueAt(row, place);
     const value = found === undefined ? t('no value') : formatFull(Number(found.toPrecision(9)));
-    return { tip: { heading, name, value }, said: t('%1, %2: %3', name, heading, value), value };
+    return { tip: { heading, lines: [{ name, value }] }, said: t('%1, %2: %3', name, heading, value), value };
   }
 
   protected override layerOf(row: number): number | null {
@@ -279,10 +278,6 @@ class MatrixView<O extends KitMatrixOptions> extends KitView<O, IGrid, IMatrixKi
     return this._picture.insight();
   }
 
-  override stepAxis(): IStepAxis | undefined {
-    return this._picture.stepAxis();
-  }
-
   protected override get drawn(): GridPicture {
     return this._picture;
   }
@@ -290,10 +285,6 @@ class MatrixView<O extends KitMatrixOptions> extends KitView<O, IGrid, IMatrixKi
   protected override within(grid: IGrid, steps: readonly [number, number] | null): IGrid | null {
     const found = steps === null || grid.columns ? grid : cutGrid(grid, steps[0], steps[1]);
     return isFilled(found) ? found : null;
-  }
-
-  override zoomed(): void {
-    this.env.refresh(false);
   }
 
   protected draw(grid: IGrid): Drawn {
@@ -311,15 +302,9 @@ class MatrixView<O extends KitMatrixOptions> extends KitView<O, IGrid, IMatrixKi
         title: t(first === last ? '%1, step %2' : '%1, steps %2 to %3', this.subject, first, last)
       }),
       caption: [
-        ...(picture.isMerged
-          ? [
-              t(
-                'A column stands for several steps: the one that is not finite, the largest of all, or else the one farthest from the middle of its row is drawn.'
-              )
-            ]
-          : []),
+        ...mergedWords(picture.isMerged, t),
         ...lockedWords(locked, values, t),
-        ...(picture.isUnfinished ? [t('Cells in which values are not finite are hatched.')] : [])
+        ...picture.unfinishedWords
       ],
       notes: locked ? [] : logNotes(values, transform, change => this.choose(change as Partial<O>), t),
       summary: picture.summary

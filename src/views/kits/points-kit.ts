@@ -68,10 +68,6 @@ class PointsView<O extends KitPointOptions> extends KitView<O, readonly IPlanePo
     return { marks: found.slice(0, MOST_MARKED).map(at => this._picture.markOf(at)) };
   }
 
-  override zoomed(): void {
-    this.env.refresh(false);
-  }
-
   protected override get drawn(): PointsPicture {
     return this._picture;
   }

@@ -223,51 +223,44 @@ export class Linked implements IDisposable {
 
   /** The toolbar's words on the pinned step and the chosen steps, which take them back. */
   controls(): Control[] {
-    const filter = this._link?.filter;
-    const pins = [...this._positionChip(), ...this._stepChip()];
-    if (!filter) {
-      return pins;
-    }
-    const { first, last } = wordsOf(filter.steps);
+    const { pinned, _link: link, _t: t } = this;
+    const position = this._view.followsPosition ? this.position : null;
+    const { filter } = link ?? {};
+    const { first, last } = wordsOf(filter?.steps ?? [0, 0]);
     return [
-      ...pins,
-      chip(
-        'filter',
-        first === last ? this._t('step %1', first) : this._t('steps %1–%2', first, last),
-        filter.by === this
-          ? this._t('The other views of this run show these steps only. Show all steps again')
-          : this._t('Chosen in another view of this run. Show all steps again'),
-        () => this._link?.choose(this, null)
-      )
+      ...(position
+        ? [
+            chip(
+              'pin-position',
+              t('Pinned: position %1', formatInteger(position.position)),
+              t('Every view of generated text of this run shows this position. Unpin'),
+              () => this.pinPosition(null)
+            )
+          ]
+        : []),
+      ...(pinned === null
+        ? []
+        : [
+            chip(
+              'pin',
+              t('Pinned: step %1', formatInteger(pinned)),
+              t('Tips compare with this step, and it is marked in every view of this run. Unpin'),
+              () => link?.pin(null)
+            )
+          ]),
+      ...(filter
+        ? [
+            chip(
+              'filter',
+              first === last ? t('step %1', first) : t('steps %1–%2', first, last),
+              filter.by === this
+                ? t('The other views of this run show these steps only. Show all steps again')
+                : t('Chosen in another view of this run. Show all steps again'),
+              () => link?.choose(this, null)
+            )
+          ]
+        : [])
     ];
-  }
-
-  private _positionChip(): Control[] {
-    const { position: pinned, _t: t } = this;
-    return pinned === null || !this._view.followsPosition
-      ? []
-      : [
-          chip(
-            'pin-position',
-            t('Pinned: position %1', formatInteger(pinned.position)),
-            t('Every view of generated text of this run shows this position. Unpin'),
-            () => this.pinPosition(null)
-          )
-        ];
-  }
-
-  private _stepChip(): Control[] {
-    const { pinned, _t: t } = this;
-    return pinned === null
-      ? []
-      : [
-          chip(
-            'pin',
-            t('Pinned: step %1', formatInteger(pinned)),
-            t('Tips compare with this step, and it is marked in every view of this run. Unpin'),
-            () => this._link?.pin(null)
-          )
-        ];
   }
 
   /** What to say where nothing is left to draw: that the chosen steps are why, when they are. */
@@ -310,7 +303,7 @@ export class Linked implements IDisposable {
   }
 
   private get _axis(): IStepAxis | undefined {
-    return this._view.stepAxis?.();
+    return this._view.stepAxis();
   }
 
   private _onLink(_: RunLink, change: LinkChange): void {

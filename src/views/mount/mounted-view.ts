@@ -260,7 +260,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       // Of how the training is only that it has ended is told here.
       const always = change.kind === 'status' ? isOver(this._source) : change.kind !== 'rows';
       const happened =
-        change.kind === 'rows' && ['alarms', 'audit'].includes(change.stream) && this.model.stepAxis?.();
+        change.kind === 'rows' && ['alarms', 'audit'].includes(change.stream) && this.model.stepAxis();
       // Asked in any case: a view remembers that there is more to read.
       const concerned = this.model.concerns(change);
       if (always || happened) {
@@ -313,7 +313,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
    */
   private _isMovedBy(change: SourceChange): boolean {
     const { x0, x1 } = this.picture.zoom?.domain ?? {};
-    const shown = x0 === undefined || x1 === undefined ? null : this.model.stepAxis?.()?.stepsIn([x0, x1]);
+    const shown = x0 === undefined || x1 === undefined ? null : this.model.stepAxis()?.stepsIn([x0, x1]);
     if (!shown || change.kind !== 'rows') {
       return true;
     }
@@ -352,7 +352,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       reads = false;
       if ('content' in loaded) {
         const content = withOrigin(loaded.content, this._source.hello, this.t);
-        const axis = this.model.stepAxis?.();
+        const axis = this.model.stepAxis();
         const events = axis ? await eventsOf(this._source) : [];
         await this._draw(withEvents(content, events, axis, this.t));
       } else {

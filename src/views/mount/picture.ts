@@ -1,12 +1,4 @@
-import {
-  type IRecipe,
-  Zoom,
-  Chart,
-  readTheme,
-  type IPlotFrame,
-  type IPlace,
-  type IZoomOptions
-} from '../../charts';
+import { type IRecipe, Zoom, Chart, readTheme, type IPlotFrame, type IZoomOptions } from '../../charts';
 import { type IContent, squareExtent } from '../shared/content';
 import type { IViewHost } from '../view';
 import type { Shell } from './shell';
@@ -102,10 +94,6 @@ export class Picture {
 
   get isDark(): boolean {
     return readTheme(this._shell.root).dark;
-  }
-
-  locate(event: MouseEvent): IPlace | null {
-    return this.chart?.locate(event) ?? null;
   }
 
   /** Draw what a view has; the first time the chart is made. */

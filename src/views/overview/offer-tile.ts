@@ -1,7 +1,7 @@
 import type { FlagInfo, FlagSetting, Hello } from '../../protocol/messages.generated';
 import type { IRunSource } from '../../store/source';
 import { estimateBytes, firstSetting, isAvailable, positionsOf } from '../shared/forecast';
-import { nothingYet, sizeWords, type IState } from '../shared/states';
+import { nothingYet, sizeWords, unheardState, type IState } from '../shared/states';
 import type { IViewEnvironment } from '../shared/view-model';
 import { WordsTile, type ISaid } from './words-tile';
 import { canTrace } from './picture-tiles';
@@ -38,11 +38,7 @@ export class OfferTile extends WordsTile {
     const { actions, source, t } = this;
     const { hello } = source;
     if (hello === null) {
-      return {
-        kind: 'loading',
-        sentence: t('Waiting for %1 to say what it traces…', source.name),
-        action: { label: t('Check again'), run: () => actions.retry() }
-      };
+      return unheardState(source, actions, t);
     }
     const offers = canTrace(source) ? offersOf(hello) : [];
     if (offers.length === 0) {

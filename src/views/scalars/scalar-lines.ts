@@ -7,7 +7,6 @@ import type { IMark } from '../shared/content';
 import { scalarsWords } from '../shared/change-words';
 import { type Control, selectControl } from '../shared/control';
 import { transformControl } from '../shared/controls';
-import { byUnit } from '../kits/lines/by-unit';
 import type { ILine } from '../kits/lines/line';
 import {
   LinesView,
@@ -103,10 +102,6 @@ export class ScalarLines extends LinesView<Required<ScalarsOptions>> {
   /** What stands where a scalar has no unit. */
   protected readonly unitless: string = this.t('no unit');
 
-  protected get chosenSteps(): [number, number] | null {
-    return this.options.steps;
-  }
-
   protected async read(signal: AbortSignal): Promise<LinesLoaded> {
     const { options, t } = this;
     const { runs, x } = options;
@@ -130,17 +125,8 @@ export class ScalarLines extends LinesView<Required<ScalarsOptions>> {
     if (found.lines.length === 0) {
       return { state: this._empty() };
     }
-    const { drawn, units: shownUnits } = byUnit(found);
-    const headers = shownUnits.map(unit => unit || this.unitless);
-    this.take(drawn, {
-      yTitle: headers[0] ?? '',
-      colorTitle: t('Scalars'),
-      headers,
-      quantity: '',
-      align,
-      over: x
-    });
-    return { content: this._words(drawn) };
+    const texts = { colorTitle: t('Scalars'), quantity: '', align, over: x };
+    return { content: this._words(this.takeByUnit(found, this.unitless, texts)) };
   }
 
   private async _linesOf(

@@ -1,6 +1,9 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { ITextPosition } from '../../store/run-link';
+import type { ConnectionState } from '../../store/source';
 import type { IMark } from './content';
+import type { Control } from './control';
+import { goControl, stepsControl } from './controls';
 import { around } from './scale';
 import type { ITip } from './table';
 import type { Translate } from './translate';
@@ -28,7 +31,22 @@ export const columnOf = (position: number): IMark => ({
 
 /** The step of a picture of one step: the pinned one, until another is chosen by hand. */
 export class StepShown {
-  constructor(private readonly _env: Pick<IViewEnvironment, 'pinned'>) {}
+  constructor(private readonly _env: Pick<IViewEnvironment, 'pinned' | 'refresh'>) {}
+
+  /** The slider over the steps there are, and the line in which one is written to go there. */
+  controls(
+    steps: readonly number[],
+    chosen: number | null,
+    connection: ConnectionState,
+    choose: (options: { step: number | null }) => void,
+    t: Translate
+  ): Control[] {
+    const change = (step: number | null): void => {
+      this.leave();
+      choose({ step });
+    };
+    return [stepsControl(steps, this.of(chosen), connection, change, t), goControl(change, t)];
+  }
 
   /** The step to show, of the one that the options ask for; null follows the newest. */
   of(chosen: number | null): number | null {
@@ -40,6 +58,7 @@ export class StepShown {
   /** Another step is chosen by hand: the one that is pinned now is not gone to any more. */
   leave(): void {
     this._left = this._env.pinned;
+    this._env.refresh(false);
   }
 
   private _left: number | null = null;

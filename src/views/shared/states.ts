@@ -203,6 +203,17 @@ function endedState(
   return { kind: 'finished', sentence, action };
 }
 
+/** Say that the run has not told yet what it traces. */
+export const unheardState = (
+  { name }: Pick<IRunSource, 'name'>,
+  actions: Pick<IStateActions, 'retry'>,
+  t: Translate
+): IState => ({
+  kind: 'loading',
+  sentence: t('Waiting for %1 to say what it traces…', name),
+  action: retryAction(actions, t)
+});
+
 /** Say why a flag has no rows and offer what helps. */
 export async function emptyFlag(
   source: IRunSource,
@@ -224,11 +235,7 @@ export async function emptyFlag(
       ? { label: t('Show %1', other.title), run: () => actions.chooseFlag?.(other.name) }
       : retry;
   if (hello === null) {
-    return {
-      kind: 'loading',
-      sentence: t('Waiting for %1 to say what it traces…', source.name),
-      action: retry
-    };
+    return unheardState(source, actions, t);
   }
   if (info === undefined) {
     return { kind: 'empty', sentence: unknownFlag(hello, flag, t), action: choose };

@@ -18,6 +18,7 @@ export interface IPictured {
   move(key: string): IMoved | null;
   pointedBy?(mark: IMark): IPointed;
   marksOf?(at: IPointed): ILinkedMarks;
+  stepAxis?(): IStepAxis | undefined;
 }
 
 /** What answers for the positions of a picture. By default its picture does. */
@@ -52,6 +53,11 @@ export abstract class Pictured implements IPictured {
   /** What the view shows of something that another view points at. */
   marksOf(at: IPointed): ILinkedMarks {
     return this.drawn?.marksOf?.(at) ?? { marks: [] };
+  }
+
+  /** How steps lie on the x axis; undefined where it has none. */
+  stepAxis(): IStepAxis | undefined {
+    return this.drawn?.stepAxis?.();
   }
 }
 
@@ -185,8 +191,6 @@ export abstract class ViewModel<O extends object = ViewOptions> extends Pictured
    * absent where it never does.
    */
   insight?(): IMark | null;
-  /** How steps lie on the x axis; absent where it has none. */
-  stepAxis?(): IStepAxis | undefined;
   /**
    * What is shown was changed by zooming or moving; for pictures that do not hold all that can be zoomed
    * into.

@@ -1,10 +1,17 @@
-import { formatInteger, formatNumber } from '../../charts';
-import { CLIPPED, SCALED, type IMomentGroups, type IMomentIndex } from '../../store/row-moments';
+import { formatInteger, formatNumber, SigmaScale, type ColorScale } from '../../charts';
+import {
+  CLIPPED,
+  SCALED,
+  type IMomentGroups,
+  type IMomentIndex,
+  type MomentColumn
+} from '../../store/row-moments';
 import type { IReadBy } from '../../client/run-reader';
 import type { Translate } from '../shared/translate';
 import { nearestIndex } from '../shared/scale';
 import { spans } from './line';
-import { keyWords, statisticWords, type MomentOptions } from './words';
+import { tensorOf } from './name-facts';
+import { columnWords, keyWords, statisticWords, type MomentOptions } from './words';
 
 /** Parts of a value that rounding may take before the caption says so. */
 const WORTH_A_WORD = 1e-3;
@@ -14,6 +21,47 @@ const MOST_WARNINGS = 4;
 /** Steps that the longest group is drawn with: groups that keep their extremes keep different steps. */
 export function drawnSteps(groups: IMomentGroups): number {
   return spans(groups).reduce((most, [from, to]) => Math.max(most, to - from), 0);
+}
+
+/** Say of which ranks, and of which tensors by their names, a map is. */
+export function whereWords({ where }: Pick<MomentOptions, 'where'>, t: Translate): string[] {
+  const { rank = 'all', name } = where ?? {};
+  const tensor = name === undefined ? null : tensorOf(name);
+  return [
+    ...(rank === 'all'
+      ? []
+      : [/^\d+$/.test(rank) ? t('Of rank %1 only.', rank) : t('Of ranks %1 only.', rank)]),
+    ...(name === undefined
+      ? []
+      : [tensor === null ? t('Of tensors whose names have ‘%1’ only.', name) : t('Of %1 only.', tensor)])
+  ];
+}
+
+/** Say what bands of colours are. */
+export function bandWords(scale: ColorScale, t: Translate): string[] {
+  if (!(scale instanceof SigmaScale)) {
+    return [];
+  }
+  return scale.transform === 'log'
+    ? [
+        t(
+          'A colour says how many standard deviations (σ) the logarithm of a cell lies from their mean, %1.',
+          formatNumber(scale.mean, 3)
+        )
+      ]
+    : [
+        t(
+          'A colour says how many standard deviations (σ) a cell lies from the mean of all, %1.',
+          formatNumber(scale.mean, 3)
+        )
+      ];
+}
+
+/** Say how much has no column. */
+export function leftWords(left: number, column: MomentColumn | 'step', t: Translate): string[] {
+  return left === 0 || column === 'step'
+    ? []
+    : [t('Groups without a %1 are left out: %2.', columnWords(column, t), formatInteger(left))];
 }
 
 /** Say what was left out of what is drawn: steps and series. */

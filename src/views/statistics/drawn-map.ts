@@ -1,7 +1,6 @@
-import { formatInteger, formatNumber, SigmaScale, type ColorScale } from '../../charts';
-import type { IMomentGroups, MomentColumn, MomentKey, IMomentIndex } from '../../store/row-moments';
+import { formatInteger } from '../../charts';
+import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/row-moments';
 import type { IContent, IMark } from '../shared/content';
-import { lockedWords } from '../shared/controls';
 import { valueWords } from '../kits/lines/line-recipe';
 import type { StepAxis } from '../kits/lines/step-axis';
 import { MatrixPicture, type ICellWords, type IMatrixDrawing } from '../kits/matrix/matrix-picture';
@@ -10,10 +9,8 @@ import { extentOf, hold, type IGridCell } from '../shared/scale';
 import { shortName } from '../shared/short-name';
 import type { Translate } from '../shared/translate';
 import type { IViewEnvironment } from '../shared/view-model';
-import { omittedWords, optionWords, trustWords } from './captions';
 import { groupId } from './line';
-import { type IMapCells, type IMapCell, mapRows } from './map-cells';
-import { tensorOf } from './name-facts';
+import { type IMapCells, type IMapCell } from './map-cells';
 import { columnWords, keyWords, type MomentOptions } from './words';
 
 /** Most letters of a row's name, pixels of one, and how many a name has at least. */
@@ -54,7 +51,7 @@ export class DrawnMap extends MatrixPicture {
     super(t, env);
   }
 
-  protected override readonly firstColumn = Infinity;
+  protected override firstColumn = Infinity;
 
   read: IMapRead | null = null;
 
@@ -147,7 +144,7 @@ export class DrawnMap extends MatrixPicture {
     const place = this.place(cell);
     const [heading, name, value] = [this.rowName(cell.row), this.columnName(place), this.valueName(place)];
     return {
-      tip: { heading, ...(place.at < 0 ? { name: this.t('no data'), value: '' } : { name, value }) },
+      tip: { heading, lines: [place.at < 0 ? { name: this.t('no data'), value: '' } : { name, value }] },
       said: this.t('%1, %2: %3', name, heading, value),
       value
     };
@@ -192,85 +189,4 @@ export class DrawnMap extends MatrixPicture {
     const { x = 0, width = 1 } = this.read?.cells ?? {};
     return x + (column + 0.5) * width;
   }
-}
-
-/** Say of which ranks, and of which tensors by their names, a map is. */
-function whereWords({ where }: Pick<MomentOptions, 'where'>, t: Translate): string[] {
-  const { rank = 'all', name } = where ?? {};
-  const tensor = name === undefined ? null : tensorOf(name);
-  return [
-    ...(rank === 'all'
-      ? []
-      : [/^\d+$/.test(rank) ? t('Of rank %1 only.', rank) : t('Of ranks %1 only.', rank)]),
-    ...(name === undefined
-      ? []
-      : [tensor === null ? t('Of tensors whose names have ‘%1’ only.', name) : t('Of %1 only.', tensor)])
-  ];
-}
-
-/** Say what bands of colours are. */
-function bandWords(scale: ColorScale, t: Translate): string[] {
-  if (!(scale instanceof SigmaScale)) {
-    return [];
-  }
-  return scale.transform === 'log'
-    ? [
-        t(
-          'A colour says how many standard deviations (σ) the logarithm of a cell lies from their mean, %1.',
-          formatNumber(scale.mean, 3)
-        )
-      ]
-    : [
-        t(
-          'A colour says how many standard deviations (σ) a cell lies from the mean of all, %1.',
-          formatNumber(scale.mean, 3)
-        )
-      ];
-}
-
-/** Say how much has no column. */
-export function leftWords(left: number, column: MomentColumn | 'step', t: Translate): string[] {
-  return left === 0 || column === 'step'
-    ? []
-    : [t('Groups without a %1 are left out: %2.', columnWords(column, t), formatInteger(left))];
-}
-
-interface IMapSubject extends Pick<IMapRead, 'cells' | 'groups'> {
-  /** Whether something that is drawn is not finite. */
-  readonly isUnfinished: boolean;
-  readonly scale: ColorScale;
-  /** Groups without a column. */
-  readonly left: number;
-  readonly locked: readonly [number, number] | null;
-  readonly by: readonly MomentColumn[];
-  readonly index: IMomentIndex | null;
-  readonly name: string;
-}
-
-/** Say what of a map is not literal. */
-export function mapCaption(
-  options: MomentOptions,
-  { groups, cells, isUnfinished, scale, left, locked, by, index, name }: IMapSubject,
-  t: Translate
-): string[] {
-  return [
-    ...whereWords(options, t),
-    ...bandWords(scale, t),
-    ...leftWords(left, options.columns, t),
-    ...(cells.merged
-      ? [
-          t(
-            'A column stands for several steps: the one that is not finite, the largest of all, or else the one farthest from the middle of its row is drawn.'
-          )
-        ]
-      : []),
-    ...omittedWords(groups, mapRows(options).join() === 'item_type' ? t('item types') : t('rows'), t),
-    ...(options.runs.length > 0
-      ? [t('This map shows %1 only; choose lines, or layers at a step, to compare.', name)]
-      : []),
-    ...optionWords(options, index, t),
-    ...lockedWords(locked, [cells.values], t),
-    ...(isUnfinished ? [t('Cells in which values are not finite are hatched.')] : []),
-    ...trustWords(groups, { ...options, by: [...by] }, t)
-  ];
 }

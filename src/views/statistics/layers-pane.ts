@@ -8,33 +8,13 @@ import { allHidden, hiddenWords, shownLines } from '../kits/lines/legend';
 import type { ILine } from '../kits/lines/line';
 import type { ILinkedMarks } from '../shared/links';
 import { nearestIndex } from '../shared/scale';
-import type { Translate } from '../shared/translate';
 import { drawnValues } from './line';
-import { linesAcross, onlyAt } from './read-lines';
+import { linesAcross, onlyAt } from './across';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { markOf, OverPane } from './over-pane';
-import type { IMomentRun, MomentReader } from './reader';
-import { keyWords, type MomentOptions, byWords, quantityWords } from './words';
+import type { MomentReader } from './reader';
+import { keyWords, byWords, quantityWords } from './words';
 import { capital } from '../shared/describe';
-import type { MomentGroupsRequest } from '../../protocol/requests.generated';
-
-interface ILayersQuery {
-  readonly options: MomentOptions;
-  /** Columns that make a group, `layer` first. */
-  readonly by: readonly MomentColumn[];
-  /** What is asked of each run, apart from its step. */
-  readonly question: MomentGroupsRequest;
-  /** What tells which steps a run has. */
-  readonly everything: MomentGroupsRequest;
-  readonly reader: MomentReader;
-  /** Name of the view's own run. */
-  readonly name: string;
-  readonly id: string;
-  readonly others: readonly IMomentRun[];
-  /** The step of the view's own run, and how many samples it had consumed; negative where nobody knows. */
-  readonly step: number;
-  readonly samples: number;
-}
 
 /** The layers of one step, of one or more runs. */
 interface ILayers {
@@ -45,64 +25,6 @@ interface ILayers {
   readonly read: readonly ILine[];
   /** The step of each other run; null where it has nothing to compare. */
   readonly steps: readonly (number | null)[];
-}
-
-/**
- * Read each run at the chosen step, other runs at the one of theirs that lies nearest, in steps or in
- * samples.
- */
-async function readLayers(query: ILayersQuery, signal: AbortSignal, t: Translate): Promise<ILayers> {
-  const { options, by, question, reader, others } = query;
-  const names = [query.name, ...others.map(each => each.name)];
-  const ids = [query.id, ...others.map(each => each.id)];
-  const rest = by.slice(1);
-  const across = (groups: IMomentGroups, run: number): ILine[] => {
-    const words = (key: MomentKey): string => keyWords(key, rest, t);
-    const alone = others.length > 0 && rest.length === 0;
-    const ofRun = (key: MomentKey): string => `${names[run] ?? ''} · ${words(key)}`;
-    const name = alone ? (): string => names[run] ?? '' : others.length > 0 ? ofRun : words;
-    const drawn = { ...groups, value: drawnValues(groups, options) };
-    return linesAcross(drawn, run, name, alone ? name : words, alone ? ids[run] : undefined);
-  };
-  const base = await reader.groups({ ...question, steps: [query.step, query.step] }, signal);
-  const own = across(base, 0);
-  const read = await Promise.all(
-    others.map(async ({ reader: other }, at) => {
-      const step = other && (await stepOf(other, query, signal));
-      return other && step !== null
-        ? { step, lines: across(await other.groups({ ...question, steps: [step, step] }, signal), at + 1) }
-        : { step: null, lines: [] };
-    })
-  );
-  const theirs = read.flatMap(({ lines }) => lines);
-  const compared = (how: 'difference' | 'ratio'): ILine[] => {
-    const bases = new Map(own.map(line => [line.key, line]));
-    // Between two layers there is nothing that could be compared.
-    const shared = theirs.flatMap(line => onlyAt(line, bases.get(line.key)?.x ?? []));
-    return compareLines(own, shared, how).lines;
-  };
-  const lines =
-    options.compare === 'overlay' || others.length === 0 ? [...own, ...theirs] : compared(options.compare);
-  return {
-    base,
-    lines,
-    read: [...own, ...theirs],
-    steps: read.map((each, run) =>
-      lines.some(line => line.run === run + 1) && each.lines.length > 0 ? each.step : null
-    )
-  };
-}
-
-/** The step of another run that lies nearest to the drawn one; null where it has none. */
-async function stepOf(
-  reader: MomentReader,
-  { options, everything, step, samples }: ILayersQuery,
-  signal: AbortSignal
-): Promise<number | null> {
-  const total = await reader.groups(everything, signal);
-  const onSamples = options.x === 'samples' && samples >= 0 && total.samples.every(each => each >= 0);
-  const index = onSamples ? nearestIndex(total.samples, samples) : nearestIndex(total.step, step);
-  return total.step[index] ?? null;
 }
 
 /** Groups at one step over the layers, as lines or bars. */
@@ -130,22 +52,7 @@ export class LayersPane extends OverPane {
       return { state: this.nothing() };
     }
     this._step = step;
-    const read = await readLayers(
-      {
-        options,
-        by,
-        question: { ...this.question(by), smoothing: 0 },
-        everything: this.everything,
-        reader,
-        id: this.source.id,
-        name: this.source.name,
-        others: this.otherRuns,
-        step,
-        samples: this.total?.samples[nearestIndex(this.steps, step)] ?? -1
-      },
-      signal,
-      t
-    );
+    const read = await this._readLayers(reader, step, signal);
     const groups = read.base;
     const rest = by.slice(1);
     const { lines, left } = largest(read.lines, options.series);
@@ -208,6 +115,63 @@ export class LayersPane extends OverPane {
 
   override controls(): Control[] {
     return this.stepControls();
+  }
+
+  /**
+   * Read each run at the chosen step, other runs at the one of theirs that lies nearest, in steps or in
+   * samples.
+   */
+  private async _readLayers(reader: MomentReader, step: number, signal: AbortSignal): Promise<ILayers> {
+    const { by, options, otherRuns: others, source, t } = this;
+    const question = { ...this.question(by), smoothing: 0 };
+    const rest = by.slice(1);
+    const words = (key: MomentKey): string => keyWords(key, rest, t);
+    const across = async (from: MomentReader, run: number, at: number): Promise<[IMomentGroups, ILine[]]> => {
+      const groups = await from.groups({ ...question, steps: [at, at] }, signal);
+      const { id = '', name = '' } = [source, ...others][run] ?? {};
+      const alone = others.length > 0 && rest.length === 0;
+      const label = alone ? (): string => name : words;
+      const named = alone || others.length === 0 ? label : (key: MomentKey) => `${name} · ${words(key)}`;
+      const drawn = { ...groups, value: drawnValues(groups, options) };
+      return [groups, linesAcross(drawn, run, named, label, alone ? id : undefined)];
+    };
+    const [base, own] = await across(reader, 0, step);
+    const read = await Promise.all(
+      others.map(async ({ reader: other }, at) => {
+        const near = other && (await this._stepOf(other, step, signal));
+        return other && near !== null
+          ? { step: near, lines: (await across(other, at + 1, near))[1] }
+          : { step: null, lines: [] };
+      })
+    );
+    const theirs = read.flatMap(({ lines }) => lines);
+    const bases = new Map(own.map(line => [line.key, line]));
+    const lines =
+      options.compare === 'overlay' || others.length === 0
+        ? [...own, ...theirs]
+        : compareLines(
+            own,
+            // Between two layers there is nothing that could be compared.
+            theirs.flatMap(line => onlyAt(line, bases.get(line.key)?.x ?? [])),
+            options.compare
+          ).lines;
+    return {
+      base,
+      lines,
+      read: [...own, ...theirs],
+      steps: read.map((each, run) =>
+        lines.some(line => line.run === run + 1) && each.lines.length > 0 ? each.step : null
+      )
+    };
+  }
+
+  /** The step of another run that lies nearest to the drawn one; null where it has none. */
+  private async _stepOf(reader: MomentReader, step: number, signal: AbortSignal): Promise<number | null> {
+    const total = await reader.groups(this.everything, signal);
+    const samples = this.total?.samples[nearestIndex(this.steps, step)] ?? -1;
+    const onSamples = this.options.x === 'samples' && samples >= 0 && total.samples.every(each => each >= 0);
+    const index = onSamples ? nearestIndex(total.samples, samples) : nearestIndex(total.step, step);
+    return total.step[index] ?? null;
   }
 
   /** Say which runs are drawn, how, and at which step where that is another one. */

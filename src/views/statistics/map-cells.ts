@@ -2,6 +2,7 @@ import { MOST_CHARACTERS } from '../../aggregate/moment-keys';
 import { greatestOf, middleOf, telling, type IMatrix } from '../../charts';
 import type { MomentFilter } from '../../protocol/views.generated';
 import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/row-moments';
+import { smallestGap } from '../kits/matrix/over-steps';
 import { nearestIndex } from '../shared/scale';
 import { spans } from './line';
 import { oneTensor } from './name-facts';
@@ -51,11 +52,7 @@ export function cellsOf(
   wish: ICellsRequest
 ): IMapCells {
   const [first, last] = [xs[0] ?? 0, xs[xs.length - 1] ?? 0];
-  const gap = xs.reduce(
-    (least, x, at) => (at > 0 ? Math.min(least, x - (xs[at - 1] ?? 0)) : least),
-    Infinity
-  );
-  const even = Number.isFinite(gap) && gap > 0 ? gap : 1;
+  const even = smallestGap(xs);
   const wanted = Math.round((last - first) / even) + 1;
   // Steps that lie far apart and unevenly get a column each only as far as there is room; one that holds less
   // than a span of thinned steps could be empty where nothing is missing.

@@ -3,23 +3,31 @@ import type { IMomentGroups, MomentColumn } from '../../store/row-moments';
 import type { IPointed } from '../../store/run-link';
 import type { IContent, IMark, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { colorRangeControl, goControl } from '../shared/controls';
+import { colorRangeControl, goControl, lockedWords } from '../shared/controls';
 import { WHOLE_NUMBERS } from '../kits/lines/line-recipe';
 import { axisTexts, StepAxis } from '../kits/lines/step-axis';
-import type { ILinkedMarks, IStepAxis } from '../shared/links';
+import { mergedWords } from '../kits/matrix/over-steps';
+import type { ILinkedMarks } from '../shared/links';
 import { extentOf, lockedRange } from '../shared/scale';
 import { emptyState, type IState } from '../shared/states';
 import { logNotes } from '../shared/robust-range';
-import { gridAcross, type IMapGrid } from './read-lines';
-import { drawnSteps } from './captions';
-import { DrawnMap, mapCaption, type IMapRead } from './drawn-map';
+import { gridAcross, type IMapGrid } from './across';
+import {
+  bandWords,
+  drawnSteps,
+  leftWords,
+  omittedWords,
+  optionWords,
+  trustWords,
+  whereWords
+} from './captions';
+import { DrawnMap, type IMapRead } from './drawn-map';
 import { drawnValues, spans, startsOf } from './line';
-import { titleWords, toldWords } from './line-words';
 import { cellsOf, cellsChosen, mapGrouping, mapRows, MOST_POINTS, toggled } from './map-cells';
 import { cellControls } from './moment-controls';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
-import { axisWords, byWords, columnWords } from './words';
+import { axisWords, byWords, columnWords, titleWords, toldWords } from './words';
 import { capital } from '../shared/describe';
 
 /** Most rows; layers have one each. */
@@ -44,10 +52,6 @@ export class MapPane extends MomentPane {
     const x = layer === null || this.options.columns !== 'layer' ? [] : [layer];
     const { marks } = super.marksOf(at);
     return { marks: [...x.map(each => ({ facet: null, x: [each, each] as const, y: null })), ...marks] };
-  }
-
-  override stepAxis(): IStepAxis | undefined {
-    return this._map.stepAxis();
   }
 
   override controls(): Control[] {
@@ -183,18 +187,23 @@ export class MapPane extends MomentPane {
       },
       this.env.isDark
     );
-    const scale = this._scaleOf(read, { range: locked });
-    const { isUnfinished } = map;
     return {
       ...picture,
       title: titleWords(options, by, groups.step, t),
       caption: [
         ...(this._isOverSteps ? [] : this.nearWords(this._wanted, this._step ?? NaN)),
-        ...mapCaption(
-          options,
-          { groups, cells, isUnfinished, scale, left, locked, by, index: this.index, name: this.source.name },
-          t
-        )
+        ...whereWords(options, t),
+        ...bandWords(this._scaleOf(read, { range: locked }), t),
+        ...leftWords(left, options.columns, t),
+        ...mergedWords(cells.merged, t),
+        ...omittedWords(groups, mapRows(options).join() === 'item_type' ? t('item types') : t('rows'), t),
+        ...(options.runs.length > 0
+          ? [t('This map shows %1 only; choose lines, or layers at a step, to compare.', this.source.name)]
+          : []),
+        ...optionWords(options, this.index, t),
+        ...lockedWords(locked, [cells.values], t),
+        ...map.unfinishedWords,
+        ...trustWords(groups, { ...options, by: [...by] }, t)
       ],
       summary: this._summary(read),
       notes: [

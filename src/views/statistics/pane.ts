@@ -4,7 +4,6 @@ import type { IMomentGroups, IMomentIndex, MomentColumn } from '../../store/row-
 import { isOver, type IRunSource, type SourceChange } from '../../store/source';
 import type { INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { goControl, stepsControl } from '../shared/controls';
 import { StepShown } from '../shared/pinned-step';
 import { nearestIndex } from '../shared/scale';
 import { emptyState, retryingAfter, type IState, type IStateActions } from '../shared/states';
@@ -212,15 +211,8 @@ export abstract class MomentPane extends ViewModel<StatisticsOptions> {
 
   protected stepControls(): Control[] {
     const { source, options, steps, t } = this;
-    const change = (step: number | null): void => {
-      this._stepShown.leave();
-      this.choose({ step });
-      this.env.refresh(false);
-    };
-    return [
-      stepsControl(Array.from(steps), this._stepShown.of(options.step), source.connection, change, t),
-      goControl(change, t)
-    ];
+    const choose = (change: { step: number | null }): void => this.choose(change);
+    return this._stepShown.controls(Array.from(steps), options.step, source.connection, choose, t);
   }
 
   /** Say that another step is drawn than was asked for. */

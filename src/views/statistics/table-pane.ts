@@ -9,10 +9,9 @@ import type { IState } from '../shared/states';
 import { numberColumn, type ITableColumn } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
-import { titleWords } from './line-words';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
-import { axisWords, columnWords, type MomentOptions } from './words';
+import { axisWords, columnWords, titleWords, type MomentOptions } from './words';
 
 /** Which rows a filter takes, of all steps where they are null: a source may bring more than these. */
 export function rowFilter(

@@ -1,5 +1,10 @@
+import { formatInteger } from '../../charts';
 import type { StatisticsOptions } from '../../protocol/views.generated';
 import type { MomentColumn, MomentKey, MomentStat, MomentStatistic } from '../../store/row-moments';
+import { comparedWords } from '../kits/lines/compare';
+import { toldOf, type ILine } from '../kits/lines/line';
+import { countNaming, seriesWords } from '../shared/change-words';
+import { capital } from '../shared/describe';
 import type { Translate } from '../shared/translate';
 
 export type MomentOptions = Required<StatisticsOptions>;
@@ -138,8 +143,37 @@ export function axisWords(options: MomentOptions, others: readonly string[], t: 
         : options.show === 'delta'
           ? t('%1, change since the first value', quantity)
           : t('%1, change since the first value, %', quantity);
-  if (others.length === 0 || options.compare === 'overlay') {
-    return shown;
-  }
-  return options.compare === 'difference' ? t('difference of %1', shown) : t('ratio of %1', shown);
+  return others.length === 0 ? shown : comparedWords(shown, options.compare, t);
 }
+
+/** Say what is drawn: `Gradient L2 by layer, steps 1 to 3 000`. */
+export function titleWords(
+  options: MomentOptions,
+  by: readonly MomentColumn[],
+  steps: ArrayLike<number>,
+  t: Translate
+): string {
+  const quantity = capital(quantityWords(options, t));
+  const what = by.length === 0 ? t('%1 of all tensors', quantity) : t('%1 by %2', quantity, byWords(by, t));
+  let [first, last] = [Infinity, -Infinity];
+  for (let at = 0; at < steps.length; at += 1) {
+    first = Math.min(first, steps[at] ?? first);
+    last = Math.max(last, steps[at] ?? last);
+  }
+  return first === last
+    ? t('%1, step %2', what, formatInteger(first))
+    : t('%1, steps %2 to %3', what, formatInteger(first), formatInteger(last));
+}
+
+/** What a line says of its values at its steps. */
+type Told = Pick<ILine, 'name' | 'nonFinite' | 'starts' | 'step' | 'value'>;
+
+/** Say what rows or lines of a quantity did. Each is numbered by its index: it need not be of a layer. */
+export const toldWords = (name: string, rows: readonly Told[], t: Translate, leads = false): string =>
+  seriesWords(
+    name,
+    rows.map((row, layer) => ({ ...toldOf(row), layer })),
+    countNaming(t),
+    t,
+    leads
+  );

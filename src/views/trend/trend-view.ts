@@ -10,7 +10,7 @@ import { type Control, selectControl } from '../shared/control';
 import { colorRangeControl, goControl, transformControl } from '../shared/controls';
 import { capital, flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
 import { layerWords, chosenLayers, layerName } from '../shared/layers';
-import { comparedTitle } from '../kits/lines/compare';
+import { comparedTitle, comparedWords } from '../kits/lines/compare';
 import { toldOf, type ILine } from '../kits/lines/line';
 import { LinesView, type ILineRun, type ILinesDrawn, type LinesLoaded } from '../kits/lines/lines-view';
 import type { ILineAsk } from '../kits/lines/shape-lines';
@@ -158,10 +158,6 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
 
   protected readonly map = new TrendMap(this.t, this.env);
 
-  protected get chosenSteps(): [number, number] | null {
-    return this.options.steps;
-  }
-
   /** Say what is not here any more. */
   protected memoryWords(answer: ITrendAnswer): string[] {
     return [
@@ -234,12 +230,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
       return { state: state ?? ('kind' in found ? found : noLayer(this._subject)) };
     }
     const quantity = statisticWords(statistic, t);
-    const compared = found.others.length > 0 && compare !== 'overlay';
-    const yTitle = !compared
-      ? quantity
-      : compare === 'difference'
-        ? t('difference of %1', quantity)
-        : t('ratio of %1', quantity);
+    const yTitle = found.others.length > 0 ? comparedWords(quantity, compare, t) : quantity;
     this.take(found, { yTitle, colorTitle: t('layer'), quantity: yTitle });
     const shown = found.shown.filter(({ isFaint }) => !isFaint);
     const isOne = shown.every(({ run }) => run === shown[0]?.run);

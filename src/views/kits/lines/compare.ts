@@ -57,6 +57,14 @@ function valueAt({ x, value, step, starts }: ILine, position: number): [number, 
   return [(value[at] ?? NaN) * (1 - share) + (value[at + 1] ?? NaN) * share, false];
 }
 
+/** Name what is drawn of a quantity where other runs are compared with this one. */
+export const comparedWords = (quantity: string, compare: RunsOptions['compare'], t: Translate): string =>
+  compare === 'overlay'
+    ? quantity
+    : compare === 'difference'
+      ? t('difference of %1', quantity)
+      : t('ratio of %1', quantity);
+
 /** What of the options compares runs. */
 export type RunsOptions = Pick<Required<TrendOptions>, 'align' | 'compare' | 'runs'> & {
   /** Absent where others are always compared with this run. */

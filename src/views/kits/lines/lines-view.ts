@@ -5,7 +5,6 @@ import type { IContent, IMark, Loaded } from '../../shared/content';
 import type { Control } from '../../shared/control';
 import { goControl, outliersControl, smoothedChip, smoothingControl } from '../../shared/controls';
 import { omissionWords } from '../../shared/describe';
-import type { IStepAxis } from '../../shared/links';
 import { scaleOf } from '../../shared/scale';
 import { emptyState, type IState } from '../../shared/states';
 import type { IPictured, IViewEnvironment } from '../../shared/view-model';
@@ -29,7 +28,15 @@ import { axisTexts, clockOf, placeWords, unknownClock, type RunClock, StepAxis }
 
 export type LineOptions = Pick<
   Required<ScalarsOptions>,
-  'align' | 'baseline' | 'compare' | 'hidden' | 'ignore_outliers' | 'runs' | 'smoothing' | 'transform'
+  | 'align'
+  | 'baseline'
+  | 'compare'
+  | 'hidden'
+  | 'ignore_outliers'
+  | 'runs'
+  | 'smoothing'
+  | 'steps'
+  | 'transform'
 > &
   Partial<Pick<ScalarsOptions, 'aliases'>>;
 
@@ -106,7 +113,7 @@ export abstract class LinesView<O extends LineOptions> extends KeepingView<O, Li
 
   async load(signal: AbortSignal): Promise<Loaded> {
     const { options, env, picture } = this;
-    const asked = [options, env.within(this.chosenSteps), env.isDark];
+    const asked = [options, env.within(options.steps), env.isDark];
     const loaded =
       (picture.isHeld ? this.kept : null) ??
       (await this.once(
@@ -129,12 +136,6 @@ export abstract class LinesView<O extends LineOptions> extends KeepingView<O, Li
   override insight(): IMark | null {
     return this.drawn.insight();
   }
-
-  override stepAxis(): IStepAxis | undefined {
-    return this.drawn.stepAxis();
-  }
-
-  protected abstract get chosenSteps(): [number, number] | null;
 
   protected readonly picture = new LinePicture(this.env, this.t);
 
@@ -200,7 +201,7 @@ export abstract class LinesView<O extends LineOptions> extends KeepingView<O, Li
         return source && clock ? read({ source, run, clock, named }, ask) : [];
       },
       compare,
-      { smoothing, steps: env.within(this.chosenSteps), points: pointsOf(env.width, lines * runs.length) },
+      { smoothing, steps: env.within(options.steps), points: pointsOf(env.width, lines * runs.length) },
       base
     );
     if (found.lines.length === 0 && others.length > 0) {
@@ -242,6 +243,28 @@ export abstract class LinesView<O extends LineOptions> extends KeepingView<O, Li
       smoothing: options.smoothing,
       placeWords: placeWords(align ?? options.align, over, t)
     });
+  }
+
+  /** The same, those of each unit in a panel of its own; `unitless` names that of those which have none. */
+  protected takeByUnit(
+    found: IComparedLines,
+    unitless: string,
+    words: Omit<ILineTexts, 'headers' | 'yTitle'>
+  ): IComparedLines {
+    const unitOf = unitsOf(found.lines);
+    const units = [...new Set(found.shown.map(unitOf))];
+    const placed = (lines: readonly ILine[]): ILine[] =>
+      lines.map(line => ({ ...line, panel: Math.max(0, units.indexOf(unitOf(line))) }));
+    const drawn = {
+      ...found,
+      lines: placed(found.lines),
+      shown: placed(found.shown),
+      readSteps: async (run: number, steps: readonly [number, number]) =>
+        placed(await found.readSteps(run, steps))
+    };
+    const headers = units.map(unit => unit || unitless);
+    this.take(drawn, { ...words, headers, yTitle: headers[0] ?? unitless });
+    return drawn;
   }
 
   private get legend(): ILinesRead['legend'] {
@@ -294,11 +317,24 @@ export type LineContent = Pick<IContent, 'caption' | 'summary' | 'swatch' | 'tit
 export interface ILinesDrawn extends IPictured {
   /** Put the cursor where something moved most, and return its mark; null where nothing did. */
   insight(): IMark | null;
-  stepAxis(): IStepAxis | undefined;
 }
 
 /** Words of lines that the picture draws, another picture, or why there is none. */
 export type LinesLoaded = { readonly content: IContent | LineContent } | { readonly state: IState };
+
+/** The units of lines: of a run that tells none of a scalar, the one that other runs tell, if that is one. */
+function unitsOf(lines: readonly ILine[]): (line: ILine) => string {
+  const told = new Map<string, Set<string>>();
+  for (const { key, unit } of lines) {
+    if (unit) {
+      told.set(key, (told.get(key) ?? new Set()).add(unit));
+    }
+  }
+  return ({ key, unit }) => {
+    const [other, ...more] = told.get(key) ?? [];
+    return unit ?? (other === undefined || more.length > 0 ? '' : other);
+  };
+}
 
 /** How the steps of lines lie on their x axis; those of the view's own run, where there are some. */
 function axisOf(lines: readonly ILine[]): StepAxis {

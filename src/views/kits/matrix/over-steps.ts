@@ -1,4 +1,5 @@
 import { greatestOf, middleOf, telling, type IMatrix } from '../../../charts';
+import type { Translate } from '../../shared/translate';
 
 /** Most columns, and cells, of a picture of values over steps. */
 const MOST_COLUMNS = 4096;
@@ -60,6 +61,16 @@ export function cellsOverSteps(
   return { rows: rows.length, columns, values, missing, steps, spacing, x, merged };
 }
 
+/** Say that columns stand for several steps, where they do. */
+export const mergedWords = (merged: boolean, t: Translate): string[] =>
+  merged
+    ? [
+        t(
+          'A column stands for several steps: the one that is not finite, the largest of all, or else the one farthest from the middle of its row is drawn.'
+        )
+      ]
+    : [];
+
 /** Let each cell of a row stand for the missing ones that follow it, up to a step. */
 export function fillUpTo({ columns, missing, spacing, steps, values }: IStepCells, step: number): void {
   const [first, last] = [steps[0] ?? 0, steps[steps.length - 1] ?? 0];
@@ -85,7 +96,7 @@ function stepsOf(rows: readonly (IStepRow | undefined)[]): number[] {
 }
 
 /** The least distance of two neighbouring steps; 1 when there is only one. */
-function smallestGap(steps: readonly number[]): number {
+export function smallestGap(steps: readonly number[]): number {
   let least = Infinity;
   for (let at = 1; at < steps.length; at += 1) {
     least = Math.min(least, (steps[at] ?? 0) - (steps[at - 1] ?? 0));
