@@ -141,26 +141,6 @@ export function sequencesOf({
   return sequences > 0 ? all.slice(0, sequences) : all;
 }
 
-/** Reads a run's generations once, and again when there are more. */
-export class GenerationReader {
-  /** There are more, or one stands otherwise. */
-  renew(): void {
-    this._read = null;
-  }
-
-  read(source: Tables): Promise<readonly IGeneration[]> {
-    const read = (this._read ??= readGenerations(source));
-    read.catch(() => {
-      if (this._read === read) {
-        this._read = null;
-      }
-    });
-    return read;
-  }
-
-  private _read: Promise<readonly IGeneration[]> | null = null;
-}
-
 /** A request as it was kept; null where it is none. */
 function requestOf(text: string): GenerateRequest | null {
   if (text === '' || text.length > MOST_REQUEST) {

@@ -84,26 +84,6 @@ export async function readAlarms(
   return alarmsOf(rows);
 }
 
-/** Reads a run's alarms once, and again when there are more. */
-export class AlarmReader {
-  /** There are more, or all are others. */
-  renew(): void {
-    this._read = null;
-  }
-
-  read(source: Pick<IRunSource, 'hello' | 'table'>): Promise<readonly IAlarm[]> {
-    const read = (this._read ??= readAlarms(source));
-    read.catch(() => {
-      if (this._read === read) {
-        this._read = null;
-      }
-    });
-    return read;
-  }
-
-  private _read: Promise<readonly IAlarm[]> | null = null;
-}
-
 /** The first thing that went wrong, of alarms in their order; null where nothing did. */
 export function firstAnomaly(alarms: readonly IAlarm[]): IAlarm | null {
   return alarms.find(each => each.severity !== 'note') ?? null;
