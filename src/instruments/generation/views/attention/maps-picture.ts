@@ -6,18 +6,11 @@ import type { Control } from '../../../../views/shared/control';
 import { colorRangeControl, transformControl } from '../../../../views/shared/controls';
 import type { ILinkedMarks } from '../../../../views/shared/links';
 import { colorStrip, lockedRange, scaleFromZero } from '../../../../views/shared/scale';
-import { type ITable, numberColumn, type ITip } from '../../../../views/shared/table';
+import { type ITable, numberColumn, tableOf, type ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
 import { attentionPieces } from '../../store/attention-rows';
-import type {
-  IHeadMaps,
-  IMapWindow,
-  IHeadMap,
-  IAttentionCell,
-  IRankedKey,
-  IRankedQuery
-} from './attention-maps';
+import type { IHeadMaps, IMapWindow, IHeadMap, IAttentionCell, IRankedQuery } from './attention-maps';
 import { edgesOf, cellAt, headMaps, rankedKeys, valueAt, MapCells, headMeasures } from './attention-maps';
 import type { IAttentionText, IAttentionPicture, IAttentionDrawing } from './attention-text';
 import { axisLabels, percent, spanName } from './attention-text';
@@ -108,19 +101,14 @@ function mapsRecipe(
 
 /** The keys of a query as a table. */
 function keysTable(text: IAttentionText, { queries, keys, isBlock }: IRankedQuery, t: Translate): ITable {
-  const of = spanName(text, ...queries);
-  const at = (row: number): IRankedKey => keys[row] ?? { first: 0, last: 0, share: NaN };
-  return {
-    rows: keys.length,
-    columns: [
-      {
-        title: t('Key of query %1', of),
-        text: row => spanName(text, at(row).first, at(row).last),
-        sortBy: row => at(row).first
-      },
-      numberColumn(isBlock ? t('Largest probability') : t('Probability'), row => at(row).share, percent)
-    ]
-  };
+  return tableOf(keys, [
+    {
+      title: t('Key of query %1', spanName(text, ...queries)),
+      text: ({ first, last }) => spanName(text, first, last),
+      sortBy: ({ first }) => first
+    },
+    numberColumn(isBlock ? t('Largest probability') : t('Probability'), ({ share }) => share, percent)
+  ]);
 }
 
 /** The head that looks most at the first token, or at the one before; null where nothing is known of any. */
