@@ -1,6 +1,6 @@
 import type { IPipelineSteps } from '../client/pipeline-api';
 import type { PipelineTimes, PlanRequest, Plan } from '../protocol/pipeline.generated';
-import { quantile } from './simulation';
+import { median, quantile } from './simulation';
 import type { OperationTable, IPlanShape } from './plan-shape';
 import {
   KINDS,
@@ -204,11 +204,6 @@ export function timesFromMeasured(rows: IMeasured, shape: IPlanShape): IMeasured
       .filter(at => rows.kind[at] === 'O')
       .forEach(at => optimizer[rows.stage[at]!]?.push(rows.end[at]! - rows.begin[at]!));
   }
-  const median = (values: readonly number[]): number =>
-    quantile(
-      [...values].sort((a, b) => a - b),
-      0.5
-    );
   const list = (kind: number): number[] =>
     Array.from({ length: parts }, (_, part) => median(durations[kind * parts + part]!));
   const [forward, whole, input, weight] = [list(0), list(1), list(2), list(3)] as [

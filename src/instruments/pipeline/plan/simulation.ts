@@ -237,6 +237,12 @@ export function* spreadOf(simulation: Simulation, seed: number): Generator<void,
   };
 }
 
+export const median = (values: readonly number[]): number =>
+  quantile(
+    [...values].sort((a, b) => a - b),
+    0.5
+  );
+
 /** A quantile of sorted numbers, between two of them in proportion. */
 export function quantile(sorted: ArrayLike<number>, share: number): number {
   const index = share * (sorted.length - 1);

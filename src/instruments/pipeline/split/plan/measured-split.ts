@@ -1,5 +1,5 @@
 import type { IPipelineSteps } from '../../client/pipeline-api';
-import { quantile } from '../../plan/simulation';
+import { median, quantile } from '../../plan/simulation';
 import { wholeStage, forwardGroups, type ILayoutShape } from './cut-layers';
 import type { ISplitOperations, SplitKind } from './planned-split';
 import type { IFullSplitRequest } from './split-request';
@@ -269,13 +269,6 @@ class StepMeans {
   }
 
   private readonly _sums = new Map<number, readonly [sum: number, count: number]>();
-}
-
-function median(values: readonly number[]): number {
-  return quantile(
-    [...values].sort((a, b) => a - b),
-    0.5
-  );
 }
 
 function latencyOf({ operations: rows, stages }: IPipelineSteps, forwards: number): number {
