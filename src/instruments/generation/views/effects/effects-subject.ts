@@ -66,7 +66,7 @@ export function requestCode(request: GenerateRequest): string {
     'run.generate',
     [prompts.length === 1 ? prompts[0] : prompts],
     [
-      ...(tokens === undefined || tokens === DEFAULTS['tokens'] ? [] : [['tokens', tokens] as const]),
+      ...(tokens === undefined || tokens === DEFAULTS.tokens ? [] : [['tokens', tokens] as const]),
       ...named,
       ...(perturb ? [['perturb', bySite(perturb)] as const] : []),
       ...(sweep ? [['sweep', { [sweep.over]: sweep.values }] as const] : [])
@@ -108,7 +108,8 @@ function strength(
   return { ...has, [isRate ? 'rate' : 'coefficient']: value };
 }
 
-const DEFAULTS: Readonly<Record<string, unknown>> = {
+/** Numbers of a request that says nothing of them. */
+export const DEFAULTS = {
   tokens: 64,
   temperature: 1,
   top_k: 0,
@@ -121,7 +122,13 @@ const DEFAULTS: Readonly<Record<string, unknown>> = {
 
 function isDefault(name: string, value: unknown): boolean {
   const isEmpty = Array.isArray(value) && value.length === 0 && name === 'stop';
-  return value === null || value === undefined || value === false || isEmpty || own(DEFAULTS, name) === value;
+  return (
+    value === null ||
+    value === undefined ||
+    value === false ||
+    isEmpty ||
+    own<unknown>(DEFAULTS, name) === value
+  );
 }
 
 type Kind = Required<EffectsOptions>['kind'];
