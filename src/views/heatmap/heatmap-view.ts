@@ -1,19 +1,19 @@
-import { flagColor, formatFull, formatInteger, Pictures, type IPlace, type IRecipe } from '../../charts';
+import { flagColor, formatFull, formatInteger, Pictures, type IRecipe } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
 import type { SourceChange } from '../../store/source';
 import type { ITensorShape } from '../../store/tensor-data';
-import type { IMark, IMoved, Loaded } from '../shared/content';
+import { CellPicture, type ICellWords } from '../kits/matrix/matrix-picture';
+import type { IMark, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import type { IViewDefinition } from '../shared/definition';
 import { axisWords, flagInfo, flagWords, rankWords } from '../shared/describe';
 import { chosenLayers, layerName } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
 import { columnOf, positionShown, StepShown } from '../shared/pinned-step';
-import { around, hold, moveAmongPictures, lockedRange } from '../shared/scale';
+import { lockedRange, type IGridCell } from '../shared/scale';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
 import { logNotes } from '../shared/robust-range';
-import type { ITip } from '../shared/table';
 import { ViewModel } from '../shared/view-model';
 import {
   heatmapControls,
@@ -25,14 +25,7 @@ import {
   untraced,
   type IHeatmapSubject
 } from './heatmap-controls';
-import {
-  shapeHeatmap,
-  type ILayer,
-  type IShown,
-  type HeatmapQuestion,
-  type IHeatmapRead,
-  valueIn
-} from './heatmap-data';
+import { shapeHeatmap, type IShown, type HeatmapQuestion, type IHeatmapRead, valueIn } from './heatmap-data';
 import { heatmapRecipe } from './heatmap-recipe';
 import {
   errorWords,
@@ -95,6 +88,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     const request = { step, sample, head, scale, transform, axes: this._axes, tokens, text, look };
     const shown = shapeHeatmap(read.rows, request, this._shown);
     this._shown = shown;
+    this._cells.place(shown);
     if (shown.layers.every(({ slice }) => slice.values.length === 0)) {
       return { state: noValues(this._subject) };
     }
@@ -132,67 +126,14 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     return heatmapControls(toolbar, change => this.choose(change), toStep, t);
   }
 
-  override probe(point: IPlace): IMark | null {
-    const layers = this._shown?.layers ?? [];
-    const at = layers.findIndex(each => each.layer === point.frame.facet['layer']);
-    const { rows = 1, columns = 1 } = layers[at]?.slice ?? {};
-    const [column, row] = [hold(Math.round(point.x), columns), hold(Math.round(point.y), rows)];
-    // The keys go on from where the pointer is.
-    this._at = { place: at, column, row };
-    return { facet: ['layer', layers[at]?.layer], x: around(column), y: around(row) };
-  }
-
-  override tipOf(mark: IMark): ITip | null {
-    const found = this._cellOf(mark);
-    if (found === null) {
-      return null;
-    }
-    const { layer, column, row, value, shown } = found;
-    const { axes } = shown;
-    return {
-      heading: layerName(layer.layer, this.t),
-      lines: [
-        { name: this.t('value'), value: this._valueName(value) },
-        { name: axisWords(axes.x, this.t), value: positionWords(shown, column) },
-        ...(axes.y ? [{ name: axisWords(axes.y, this.t), value: formatInteger(row) }] : []),
-        ...(shown.text ? [] : [{ name: this.t('step'), value: formatInteger(shown.step) }])
-      ]
-    };
+  protected override get drawn(): HeatmapCells | null {
+    return this._shown && this._cells;
   }
 
   override insight(): IMark | null {
     const shown = this._shown;
     const peak = shown && peakOf(shown);
-    if (!peak) {
-      return null;
-    }
-    const { layer, column, row } = peak;
-    this._at = { place: shown.layers.indexOf(layer), column, row };
-    return { facet: ['layer', layer.layer], x: around(column), y: around(row) };
-  }
-
-  override move(key: string): IMoved | null {
-    const [shown, by] = [this._shown, moveAmongPictures(key)];
-    if (!shown || by === undefined) {
-      return null;
-    }
-    const before = this._at;
-    const index = hold((before?.place ?? 0) + by[2], shown.layers.length);
-    const layer = shown.layers[index];
-    if (layer === undefined) {
-      return null;
-    }
-    const { slice } = layer;
-    const column = hold((before?.column ?? 0) + (before ? by[0] : 0), slice.columns);
-    const row = hold((before?.row ?? 0) + (before ? by[1] : 0), slice.rows);
-    this._at = { place: index, column, row };
-    this.env.zoom?.reveal(column, row);
-    const value = this._valueName(valueIn(slice, row * slice.columns + column));
-    const where = `${axisWords(shown.axes.x, this.t)} ${positionWords(shown, column)}`;
-    const down = shown.axes.y ? `, ${axisWords(shown.axes.y, this.t)} ${row}` : '';
-    const sentence = this.t('%1, %2%3: %4', layerName(layer.layer, this.t), where, down, value);
-    const mark: IMark = { facet: ['layer', layer.layer], x: around(column), y: around(row) };
-    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
+    return peak && this._cells.show({ ...peak, plot: shown?.layers.indexOf(peak.layer) });
   }
 
   /** The step and the layers that are drawn; null while there is no picture. */
@@ -239,28 +180,6 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     const own = this.options.scale === 'own';
     const { recipe } = heatmapRecipe(shown, own, this.env.width, new Pictures(), this.t);
     return recipe;
-  }
-
-  private _valueName(value: number | null): string {
-    return value === null ? this.t('nothing') : formatFull(value, true);
-  }
-
-  private _cellOf(
-    mark: IMark
-  ): { shown: IShown; layer: ILayer; column: number; row: number; value: number | null } | null {
-    const shown = this._shown;
-    const layer = shown?.layers.find(each => each.layer === mark.facet?.[1]);
-    const [column, row] = [mark.x[0] + 0.5, (mark.y?.[0] ?? 0) + 0.5];
-    if (!shown || !layer || column >= layer.slice.columns || row >= layer.slice.rows) {
-      return null;
-    }
-    return {
-      shown,
-      layer,
-      column,
-      row,
-      value: valueIn(layer.slice, row * layer.slice.columns + column)
-    };
   }
 
   private async _readStep(question: HeatmapQuestion, signal: AbortSignal): Promise<IFound> {
@@ -342,7 +261,52 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   private readonly _step = new StepShown(this.env);
   private readonly _stepRows = new StepRows(this.source);
   private readonly _texts = new TextSource(this.source);
-  private _at: { place: number; column: number; row: number } | null = null;
+  private readonly _cells = new HeatmapCells(this.t, this.env);
+}
+
+/** The cells of a heatmap: one plot a layer. */
+class HeatmapCells extends CellPicture {
+  protected override readonly turns = true;
+
+  place(shown: IShown): void {
+    this._shown = shown;
+    this.plots = shown.layers.map(({ layer, slice: { columns, rows } }) => ({
+      facet: ['layer', layer],
+      x: [-0.5, columns - 0.5],
+      xs: Array.from({ length: columns }, (_, column) => column),
+      half: 0.5,
+      ys: Array.from({ length: rows }, (_, row) => row),
+      axis: null
+    }));
+  }
+
+  protected words({ column, row, plot = 0 }: IGridCell): ICellWords {
+    const { t, _shown: shown } = this;
+    const of = shown?.layers[plot];
+    if (!shown || !of) {
+      return { tip: null, said: '', value: '' };
+    }
+    const found = valueIn(of.slice, row * of.slice.columns + column);
+    const value = found === null ? t('nothing') : formatFull(found, true);
+    const { axes, step, text } = shown;
+    const [heading, x, y] = [layerName(of.layer, t), axisWords(axes.x, t), axes.y && axisWords(axes.y, t)];
+    const where = positionWords(shown, column);
+    return {
+      tip: {
+        heading,
+        lines: [
+          { name: t('value'), value },
+          { name: x, value: where },
+          ...(y ? [{ name: y, value: formatInteger(row) }] : []),
+          ...(text ? [] : [{ name: t('step'), value: formatInteger(step) }])
+        ]
+      },
+      said: t('%1, %2%3: %4', heading, `${x} ${where}`, y ? `, ${y} ${row}` : '', value),
+      value
+    };
+  }
+
+  private _shown: IShown | null = null;
 }
 
 export const view: IViewDefinition<HeatmapOptions> = {

@@ -64,7 +64,7 @@ const awayOf = (found: IAt | undefined): number => (found ? Math.abs(found.value
 
 /** A grid as it is drawn. */
 class GridPicture extends MatrixPicture {
-  protected override readonly firstColumn = Infinity;
+  protected override firstColumn = Infinity;
   protected override readonly snaps = true;
 
   grid: IGrid = { rows: [] };
@@ -208,7 +208,7 @@ class GridPicture extends MatrixPicture {
     const [heading, name] = [this.grid.rows[row]?.name ?? '', this._columnName(place)];
     const found = this._valueAt(row, place);
     const value = found === undefined ? t('no value') : formatFull(Number(found.toPrecision(9)));
-    return { tip: { heading, name, value }, said: t('%1, %2: %3', name, heading, value), value };
+    return { tip: { heading, lines: [{ name, value }] }, said: t('%1, %2: %3', name, heading, value), value };
   }
 
   protected override layerOf(row: number): number | null {

@@ -98,33 +98,38 @@ export const around = (center: number): readonly [number, number] => [center - 0
 export interface IGridCell {
   readonly column: number;
   readonly row: number;
+  /** Number of the plot that it lies in, where there are several. */
+  readonly plot?: number;
 }
 
 /**
  * Where a key leads among the cells of a grid; null where it means nothing, or there are none. The first key
- * shows where the cursor is. `first` is the column at which it begins, in the first row.
+ * shows where the cursor is: `first` is the cell at which it begins.
  */
 export function moveAmongCells(
   key: string,
   before: IGridCell | null,
   { columns, rows }: { readonly columns: number; readonly rows: number },
-  first = 0
+  first: IGridCell
 ): IGridCell | null {
   const by = moveOf(key);
   if (by === undefined || columns === 0 || rows === 0) {
     return null;
   }
   const [across, down] = before ? by : [0, 0];
-  const { column, row } = before ?? { column: first, row: 0 };
+  const { column, row } = before ?? first;
   return { column: hold(column + across, columns), row: hold(row + down, rows) };
 }
+
+/** From which plot to which of several a key leads: the next, the one before, or none. */
+export const turnOf = (key: string): number => Number(key === 'PageDown') - Number(key === 'PageUp');
 
 /**
  * What a key moves a cursor by among pictures: across and down within one, and from one to another; undefined
  * where it means nothing.
  */
 export function moveAmongPictures(key: string): readonly [number, number, number] | undefined {
-  const turn = Number(key === 'PageDown') - Number(key === 'PageUp');
+  const turn = turnOf(key);
   const by = moveOf(key);
   return turn === 0 ? by && [...by, 0] : [0, 0, turn];
 }

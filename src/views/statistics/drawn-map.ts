@@ -54,7 +54,7 @@ export class DrawnMap extends MatrixPicture {
     super(t, env);
   }
 
-  protected override readonly firstColumn = Infinity;
+  protected override firstColumn = Infinity;
 
   read: IMapRead | null = null;
 
@@ -147,7 +147,7 @@ export class DrawnMap extends MatrixPicture {
     const place = this.place(cell);
     const [heading, name, value] = [this.rowName(cell.row), this.columnName(place), this.valueName(place)];
     return {
-      tip: { heading, ...(place.at < 0 ? { name: this.t('no data'), value: '' } : { name, value }) },
+      tip: { heading, lines: [place.at < 0 ? { name: this.t('no data'), value: '' } : { name, value }] },
       said: this.t('%1, %2: %3', name, heading, value),
       value
     };

@@ -33,7 +33,7 @@ export interface ITrendPicture extends Pick<IContent, 'caption' | 'extent' | 'pr
 
 /** A trend as layer × step. Steps and layers without a row stay blank. */
 export class TrendMap extends MatrixPicture {
-  protected override readonly firstColumn = Infinity;
+  protected override firstColumn = Infinity;
   protected override readonly snaps = true;
   protected override readonly repaints = false;
 
@@ -110,7 +110,7 @@ export class TrendMap extends MatrixPicture {
     const nonFinite = of?.nonFinite[at] ?? 0;
     const extra = nonFinite > 0 ? t(' (%1 not finite)', formatInteger(nonFinite)) : '';
     return {
-      tip: at < 0 ? null : { heading: t('step %1', when), name: where, value: value + extra },
+      tip: at < 0 ? null : { heading: t('step %1', when), lines: [{ name: where, value: value + extra }] },
       said: t('step %1, %2: %3 %4', when, where, this._statistic, value),
       value
     };

@@ -64,7 +64,7 @@ export class SlowMap extends MatrixPicture {
         : t('steps %1 to %2', formatInteger(first), formatInteger(last));
     const value = this._valueWords(this._values[cell.row * this.columns + cell.column] ?? NaN);
     return {
-      tip: lane ? { heading, name, value } : null,
+      tip: lane ? { heading, lines: [{ name, value }] } : null,
       said: [heading, name, value].join(', '),
       value
     };

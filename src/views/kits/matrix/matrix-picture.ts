@@ -1,4 +1,5 @@
 import { Pictures, type ColorScale, type IMatrix, type IPlace, type IRecipe } from '../../../charts';
+import { own } from '../../../protocol/records';
 import type { IPointed } from '../../../store/run-link';
 import type { IContent, IMark, IMoved } from '../../shared/content';
 import type { ILinkedMarks, IStepAxis } from '../../shared/links';
@@ -7,8 +8,10 @@ import {
   around,
   axisParams,
   colorStrip,
+  hold,
   moveAmongCells,
   nearestIndex,
+  turnOf,
   type IGridCell
 } from '../../shared/scale';
 import type { ITip } from '../../shared/table';
@@ -46,36 +49,46 @@ export interface IMatrixDrawing {
 /** What is said of a cell. */
 export interface ICellWords {
   /** Null where a tip has nothing to say. */
-  readonly tip: { readonly heading: string; readonly name: string; readonly value: string } | null;
+  readonly tip: ITip | null;
   /** What a key says, and what is copied. */
   readonly said: string;
   readonly value: string;
 }
 
-/** A grid of coloured cells: what is drawn, what is under the pointer, and where a key goes. */
-export abstract class MatrixPicture implements IPictured {
+/** Where the cells of a plot lie, in the units of its axes. */
+export interface ICellPlot {
+  /** The facet that the plot is of; null where it is the only one. */
+  readonly facet?: IMark['facet'];
+  /** What the cells cover across. */
+  readonly x: readonly [number, number];
+  /** Middles of the columns, ascending, and half the width of each. */
+  readonly xs: ArrayLike<number>;
+  readonly half: number;
+  /** Middles of the rows, each one high; null where a whole column is pointed at. */
+  readonly ys: ArrayLike<number> | null;
+  /** How steps lie across; null where columns are something else. */
+  readonly axis: StepAxis | null;
+}
+
+/** What of a picture makes marks of cells: what is under the pointer, and where a key goes. */
+export abstract class CellPicture implements IPictured {
   constructor(
     protected readonly t: Translate,
     private readonly _env: Partial<Pick<IViewEnvironment, 'pinned' | 'zoom'>> = {}
   ) {}
 
-  /** What the colours span; null before anything was drawn. */
-  domain: readonly [number, number] | null = null;
+  /** Where the cursor is, in the units of the axes, and in which plot. */
+  at: { readonly x: number; readonly y: number; readonly plot?: number | undefined } | null = null;
 
-  /** Whether something that is drawn is not finite. */
-  isUnfinished = false;
-
-  /** Where the cursor is, in the units of the axes. */
-  at: { readonly x: number; readonly y: number } | null = null;
-
-  /** Column at which the keys begin; of those beyond the last the last one. */
-  protected readonly firstColumn: number = 0;
+  /** Column and row at which the keys begin; of those beyond the last the last one. */
+  protected firstColumn = 0;
+  protected firstRow = 0;
 
   /** Whether the nearest column is meant where none lies under the pointer. */
   protected readonly snaps: boolean = false;
 
-  /** Whether a picture is painted over the one before. */
-  protected readonly repaints: boolean = true;
+  /** Whether two keys go from one plot to another. */
+  protected readonly turns: boolean = false;
 
   protected abstract words(cell: IGridCell): ICellWords;
 
@@ -92,6 +105,175 @@ export abstract class MatrixPicture implements IPictured {
   /** Answers Enter; absent where that means nothing. */
   protected pressed?(mark: IMark): void;
 
+  /** What can be pointed at. */
+  protected plots: readonly ICellPlot[] = [];
+
+  probe({ frame, x, y }: IPlace): IMark | null {
+    const plot = this.plots.findIndex(({ facet }) => !facet || own(frame.facet, facet[0]) === facet[1]);
+    const cell = this.cellAt(x, y, plot);
+    // The keys go on from where the pointer is.
+    return cell && this.show(cell);
+  }
+
+  tipOf(mark: IMark): ITip | null {
+    const cell = this.cellOf(mark);
+    const tip = cell && this.words(cell).tip;
+    if (!cell || !tip) {
+      return null;
+    }
+    const { pinned = null } = this._env;
+    const numbers = pinned === null || pinned === this.stepOf(cell) ? null : this.compared(cell, pinned);
+    return pinned === null || numbers === null
+      ? tip
+      : {
+          ...tip,
+          columns: pinnedColumns(pinned, this.t),
+          lines: tip.lines.map(line => ({ ...line, beside: besideWords(...numbers, this.t) }))
+        };
+  }
+
+  move(key: string): IMoved | null {
+    const { at, plots } = this;
+    const isPressed = key === 'Enter' && this.pressed !== undefined;
+    const turn = this.turns ? turnOf(key) : 0;
+    const plot = hold((at?.plot ?? 0) + turn, plots.length);
+    const { xs = [], ys = [] } = plots[plot] ?? {};
+    const before = at && {
+      column: Math.max(0, nearestIndex(xs, at.x)),
+      row: ys ? Math.max(0, nearestIndex(ys, at.y)) : 0
+    };
+    const moved = moveAmongCells(
+      isPressed || turn !== 0 ? 'copy' : key,
+      before,
+      { columns: xs.length, rows: ys?.length ?? 1 },
+      { column: this.firstColumn, row: this.firstRow }
+    );
+    if (moved === null) {
+      return null;
+    }
+    const cell = { ...moved, plot };
+    const mark = this.show(cell);
+    this._env.zoom?.reveal(xs[cell.column] ?? 0, ys?.[cell.row] ?? 0);
+    const { said, value } = this.words(cell);
+    if (isPressed) {
+      this.pressed?.(mark);
+    }
+    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  /** Put the cursor into a cell, and return its mark. */
+  show({ column, row, plot }: IGridCell): IMark {
+    const { xs, ys } = this._plot(plot);
+    return this.showAt(xs[column] ?? NaN, ys?.[row] ?? NaN, plot);
+  }
+
+  markOf({ column, row, plot }: IGridCell): IMark {
+    const { xs, ys } = this._plot(plot);
+    return this.markAt(xs[column] ?? NaN, ys?.[row] ?? NaN, plot);
+  }
+
+  /** Put the cursor into the cell whose middle lies there, and return its mark. */
+  showAt(x: number, y: number, plot?: number): IMark {
+    this.at = { x, y, plot };
+    return this.markAt(x, y, plot);
+  }
+
+  /** Put the cursor at the column nearest to a step, and return its mark; null where there is none. */
+  goTo(step: number): IMark | null {
+    const { axis, xs, ys } = this._plot();
+    const rows = ys?.length ?? 1;
+    const column = nearestIndex(xs, axis?.xOf(step) ?? step);
+    const row = this.at && ys ? Math.max(0, nearestIndex(ys, this.at.y)) : hold(this.firstRow, rows);
+    return column < 0 || rows === 0 ? null : this.show({ column, row });
+  }
+
+  pointedBy(mark: IMark): IPointed {
+    const cell = this.cellOf(mark);
+    return {
+      step: this._plot().axis?.stepNear(middleOf(mark.x)) ?? null,
+      layer: cell && this.layerOf(cell.row)
+    };
+  }
+
+  marksOf({ layer, step }: IPointed): ILinkedMarks {
+    const { axis } = this._plot();
+    const at = step === null || !axis ? null : axis.xOf(step);
+    const row = layer === null ? null : this.rowOf(layer);
+    return {
+      marks: [...(at === null ? [] : [{ facet: null, x: [at, at] as const, y: null }]), ...(row ? [row] : [])]
+    };
+  }
+
+  /** A whole row; null where the layer is not drawn. */
+  rowOf(layer: number): IMark | null {
+    const { x, ys } = this._plot();
+    const row = Array.from(ys ?? []).findIndex((_, at) => this.layerOf(at) === layer);
+    return row < 0 ? null : { facet: null, x, y: around(ys?.[row] ?? 0) };
+  }
+
+  stepAxis(): IStepAxis | undefined {
+    const { axis, half } = this._plot();
+    return axis
+      ? {
+          stepsIn: span => axis.stepsIn(span),
+          spanOf: ([first, last]) => [axis.xOf(first) - half, axis.xOf(last) + half]
+        }
+      : undefined;
+  }
+
+  /** The mark of a cell whose middle lies there. */
+  markAt(x: number, y: number, plot?: number): IMark {
+    const { facet = null, half, ys } = this._plot(plot);
+    return { facet, x: [x - half, x + half], y: ys && around(y) };
+  }
+
+  /** The cell of a mark; null where that is of no row, or nothing can be pointed at there. */
+  cellOf({ facet, x, y }: IMark): IGridCell | null {
+    const plot = this.plots.findIndex(each => each.facet?.[1] === facet?.[1]);
+    return y || this._plot(plot).ys === null ? this.cellAt(middleOf(x), y ? middleOf(y) : NaN, plot) : null;
+  }
+
+  /** How many columns can be pointed at. */
+  protected get columns(): number {
+    return this._plot().xs.length;
+  }
+
+  protected cellAt(x: number, y: number, plot = 0): IGridCell | null {
+    const { xs, ys, half } = this._plot(plot);
+    const [column, row] = [nearestIndex(xs, x), ys ? nearestIndex(ys, y) : 0];
+    // Edges are sums, which round.
+    const isIn = this.snaps || Math.abs((xs[column] ?? NaN) - x) <= half * (1 + 1e-6);
+    return column >= 0 && isIn && (!ys || Math.abs((ys[row] ?? NaN) - y) <= 0.5)
+      ? { column, row, plot }
+      : null;
+  }
+
+  /** The step of a cell; null where columns are something else. */
+  protected stepOf({ column }: IGridCell): number | null {
+    const { axis, xs } = this._plot();
+    return axis?.stepNear(xs[column] ?? NaN) ?? null;
+  }
+
+  private _plot(plot = 0): ICellPlot {
+    return this.plots[plot] ?? NO_CELLS;
+  }
+}
+
+const NO_CELLS: ICellPlot = { x: [0, 1], xs: [], ys: [], half: 0.5, axis: null };
+
+const middleOf = ([from, to]: readonly [number, number]): number => (from + to) / 2;
+
+/** A grid of coloured cells, and what answers for them. */
+export abstract class MatrixPicture extends CellPicture {
+  /** What the colours span; null before anything was drawn. */
+  domain: readonly [number, number] | null = null;
+
+  /** Whether something that is drawn is not finite. */
+  isUnfinished = false;
+
+  /** Whether a picture is painted over the one before. */
+  protected readonly repaints: boolean = true;
+
   protected paint(
     drawing: IMatrixDrawing,
     isDark: boolean
@@ -102,7 +284,7 @@ export abstract class MatrixPicture implements IPictured {
       xs = Float64Array.from({ length: cells.columns }, (_, column) => x[0] + (column + 0.5) * width),
       ys = Float64Array.from({ length: cells.rows }, (_, row) => y[0] + 0.5 + row)
     } = drawing;
-    this._drawn = { x, xs, ys, half: width / 2, axis: drawing.axis ?? null };
+    this.plots = [{ x, xs, ys, half: width / 2, axis: drawing.axis ?? null }];
     const scale = drawing.scaleOf(isDark);
     this.domain = scale.domain;
     const isUnfinished = hasUnfinished(cells);
@@ -130,149 +312,8 @@ export abstract class MatrixPicture implements IPictured {
     };
   }
 
-  probe({ x, y }: IPlace): IMark | null {
-    const cell = this.cellAt(x, y);
-    // The keys go on from where the pointer is.
-    return cell && this.show(cell);
-  }
-
-  tipOf(mark: IMark): ITip | null {
-    const cell = this.cellOf(mark);
-    const tip = cell && this.words(cell).tip;
-    if (!cell || !tip) {
-      return null;
-    }
-    const { heading, ...line } = tip;
-    const { pinned = null } = this._env;
-    const numbers = pinned === null || pinned === this.stepOf(cell) ? null : this.compared(cell, pinned);
-    return pinned === null || numbers === null
-      ? { heading, lines: [line] }
-      : {
-          heading,
-          columns: pinnedColumns(pinned, this.t),
-          lines: [{ ...line, beside: besideWords(...numbers, this.t) }]
-        };
-  }
-
-  move(key: string): IMoved | null {
-    const { at } = this;
-    const { xs, ys } = this._drawn;
-    const before = at && {
-      column: Math.max(0, nearestIndex(xs, at.x)),
-      row: Math.max(0, nearestIndex(ys, at.y))
-    };
-    const isPressed = key === 'Enter' && this.pressed !== undefined;
-    const size = { columns: xs.length, rows: ys.length };
-    const cell = moveAmongCells(isPressed ? 'copy' : key, before, size, this.firstColumn);
-    if (cell === null) {
-      return null;
-    }
-    const mark = this.show(cell);
-    this._env.zoom?.reveal(xs[cell.column] ?? 0, ys[cell.row] ?? 0);
-    const { said, value } = this.words(cell);
-    if (isPressed) {
-      this.pressed?.(mark);
-    }
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
-  }
-
-  /** Put the cursor into a cell, and return its mark. */
-  show({ column, row }: IGridCell): IMark {
-    const { xs, ys } = this._drawn;
-    return this.showAt(xs[column] ?? NaN, ys[row] ?? NaN);
-  }
-
-  markOf({ column, row }: IGridCell): IMark {
-    const { xs, ys } = this._drawn;
-    return this.markAt(xs[column] ?? NaN, ys[row] ?? NaN);
-  }
-
-  /** Put the cursor into the cell whose middle lies there, and return its mark. */
-  showAt(x: number, y: number): IMark {
-    this.at = { x, y };
-    return this.markAt(x, y);
-  }
-
-  /** Put the cursor at the column nearest to a step, and return its mark; null where there is none. */
-  goTo(step: number): IMark | null {
-    const { axis, xs, ys } = this._drawn;
-    const column = nearestIndex(xs, axis?.xOf(step) ?? step);
-    const row = Math.max(0, this.at ? nearestIndex(ys, this.at.y) : 0);
-    return column < 0 || ys.length === 0 ? null : this.show({ column, row });
-  }
-
-  pointedBy(mark: IMark): IPointed {
-    const cell = this.cellOf(mark);
-    return {
-      step: this._drawn.axis?.stepNear((mark.x[0] + mark.x[1]) / 2) ?? null,
-      layer: cell && this.layerOf(cell.row)
-    };
-  }
-
-  marksOf({ layer, step }: IPointed): ILinkedMarks {
-    const { axis } = this._drawn;
-    const at = step === null || !axis ? null : axis.xOf(step);
-    const row = layer === null ? null : this.rowOf(layer);
-    return {
-      marks: [...(at === null ? [] : [{ facet: null, x: [at, at] as const, y: null }]), ...(row ? [row] : [])]
-    };
-  }
-
-  /** A whole row; null where the layer is not drawn. */
-  rowOf(layer: number): IMark | null {
-    const { x, ys } = this._drawn;
-    const row = Array.from(ys).findIndex((_, at) => this.layerOf(at) === layer);
-    return row < 0 ? null : { facet: null, x, y: around(ys[row] ?? 0) };
-  }
-
-  stepAxis(): IStepAxis | undefined {
-    const { axis, half } = this._drawn;
-    return axis
-      ? {
-          stepsIn: span => axis.stepsIn(span),
-          spanOf: ([first, last]) => [axis.xOf(first) - half, axis.xOf(last) + half]
-        }
-      : undefined;
-  }
-
-  /** The mark of a cell whose middle lies there. */
-  markAt(x: number, y: number): IMark {
-    const { half } = this._drawn;
-    return { facet: null, x: [x - half, x + half], y: around(y) };
-  }
-
-  /** The cell of a mark; null where that is of no row, or nothing can be pointed at there. */
-  cellOf({ x, y }: IMark): IGridCell | null {
-    return y && this.cellAt((x[0] + x[1]) / 2, (y[0] + y[1]) / 2);
-  }
-
-  /** How many columns can be pointed at. */
-  protected get columns(): number {
-    return this._drawn.xs.length;
-  }
-
-  protected cellAt(x: number, y: number): IGridCell | null {
-    const { xs, ys, half } = this._drawn;
-    const [column, row] = [nearestIndex(xs, x), nearestIndex(ys, y)];
-    // Edges are sums, which round.
-    const isIn = this.snaps || Math.abs((xs[column] ?? NaN) - x) <= half * (1 + 1e-6);
-    return column >= 0 && isIn && Math.abs((ys[row] ?? NaN) - y) <= 0.5 ? { column, row } : null;
-  }
-
-  /** The step of a cell; null where columns are something else. */
-  protected stepOf({ column }: IGridCell): number | null {
-    return this._drawn.axis?.stepNear(this._drawn.xs[column] ?? NaN) ?? null;
-  }
-
-  private _drawn: Drawn = { x: [0, 1], xs: [], ys: [], half: 0.5, axis: null };
   private readonly _pictures = new Pictures();
 }
-
-type Drawn = Required<Pick<IMatrixDrawing, 'x' | 'xs' | 'ys'>> & {
-  /** Half the width of a column. */
-  readonly half: number;
-  readonly axis: StepAxis | null;
-};
 
 /** Whether something that is there is not finite. */
 function hasUnfinished({ rows, columns, values, missing }: IMatrix): boolean {
