@@ -28,7 +28,6 @@ export interface IGeneration {
   readonly state: GenerationState;
   /** Seconds since the epoch at which it came into this state. */
   readonly time: number;
-  readonly who: string;
   /** Place in the queue, from 1; 0 when it does not wait. */
   readonly place: number;
   /** Of one under a perturbation the number of its clean control; 0 where there is none. */
@@ -89,7 +88,6 @@ export function generationsOf(rows: IStreamRows): IGeneration[] {
         // A state of a later version has ended somehow.
         state: GENERATION_STATES.find(each => each === cells.text('state', at)) ?? 'finished',
         time: cells.number('time', at),
-        who: boundedText(cells.text('who', at), 200),
         place: Math.max(0, cells.count('place', at)),
         control: Math.max(0, cells.count('control', at)),
         sequences: Math.max(0, cells.count('sequences', at)),

@@ -142,8 +142,6 @@ export interface IMeasuredLane {
   readonly recomputeMs: number;
   readonly backwardMs: number;
   readonly optimizerMs: number;
-  /** Time in operations of the last step. */
-  readonly busyMs: number;
 }
 
 /** The steps that a run measured, as the planner of splits reads them. */
@@ -199,17 +197,13 @@ export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | nu
   const times = Array.from({ length: count }, () => ({
     F: new StepMeans(),
     B: new StepMeans(),
-    O: new StepMeans(),
-    busy: 0
+    O: new StepMeans()
   }));
   // What a process keeps for its backward pass may be computed in parts: both are the backward pass.
   const parts = new Map<string, number>();
   rows.kind.forEach((kind, at) => {
     const lane = times[rows.stage[at]!]!;
     const took = rows.end[at]! - rows.begin[at]!;
-    if (rows.step[at] === operationsStep) {
-      lane.busy += took;
-    }
     if (kind === 'F' || kind === 'O') {
       lane[kind].add(rows.step[at]!, took);
     } else {
@@ -231,8 +225,7 @@ export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | nu
       forwardMs: role === 'forward' ? forwardMs : NaN,
       recomputeMs: role === 'forward' ? NaN : forwardMs,
       backwardMs: lane.B.median(),
-      optimizerMs: lane.O.median(),
-      busyMs: lane.busy
+      optimizerMs: lane.O.median()
     };
   });
   const operations = lastStep(steps, operationsStep, isSplit ? forwards : 0);

@@ -6,7 +6,7 @@ import { formatBytes, formatInteger, timeWords, formatNumber } from '../../../..
 import type { IMark, Loaded, INote } from '../../../../views/shared/content';
 import { emptyState } from '../../../../views/shared/states';
 import { PlanView, type IPlanToolbar, type PlanPanes } from '../../views/what-if';
-import type { ISplitPlanned, ISplitLane } from '../plan/planned-split';
+import type { ISplitPlanned } from '../plan/planned-split';
 import { RolesPane } from './roles-pane';
 import {
   type ISplitRead,
@@ -21,7 +21,6 @@ import {
 } from './split-pane';
 import { splitSliders } from './split-what-if';
 import type { Translate } from '../../../../views/shared/translate';
-import type { IMeasuredSplit } from '../plan/measured-split';
 
 type Layout = Required<SplitOptions>['layout'];
 
@@ -72,40 +71,6 @@ function verdictWords(
 
 const signed = (value: number): string =>
   `${value < 0 ? '−' : '+'}${formatNumber(Math.abs(value), Math.abs(value) < 10 ? 2 : 3)}`;
-
-/** How long a process is busy in a step, planned and measured, ms. */
-interface ISplitLaneDelay extends ISplitLane {
-  readonly plannedMs: number;
-  /** NaN where no such process was measured. */
-  readonly measuredMs: number;
-}
-
-/** A planned step beside the measured one. */
-interface ISplitComparison {
-  readonly plannedMs: number;
-  readonly measuredMs: number;
-  /** By how much the measured step is longer, %. */
-  readonly percent: number;
-  readonly lanes: readonly ISplitLaneDelay[];
-}
-
-/** Compare a planned step with what a run measured, process by process. */
-export function compareSplit(planned: ISplitPlanned, measured: IMeasuredSplit): ISplitComparison {
-  const { lane, begin, end } = planned.operations;
-  const busy = new Float64Array(planned.lanes.length);
-  lane.forEach((at, row) => (busy[at]! += end[row]! - begin[row]!));
-  return {
-    plannedMs: planned.stepMs,
-    measuredMs: measured.stepMs,
-    percent: planned.stepMs > 0 ? (measured.stepMs / planned.stepMs - 1) * 100 : NaN,
-    lanes: planned.lanes.map((each, at) => ({
-      ...each,
-      plannedMs: busy[at]!,
-      measuredMs:
-        measured.lanes.find(({ role, stage }) => role === each.role && stage === each.stage)?.busyMs ?? NaN
-    }))
-  };
-}
 
 /** What each process does in a step, the last measured step under it, and whether a split is worth it. */
 export class SplitPlanPane extends SplitPane {
@@ -170,7 +135,8 @@ export class SplitPlanPane extends SplitPane {
   }
 
   private _beside(drawn: ISplitPlanned, measured: NonNullable<ISplitRead['measured']>): string {
-    const { plannedMs, measuredMs, percent } = compareSplit(drawn, measured);
+    const [plannedMs, measuredMs] = [drawn.stepMs, measured.stepMs];
+    const percent = plannedMs > 0 ? (measuredMs / plannedMs - 1) * 100 : NaN;
     return this.t(
       'Under each process: step %1 as measured. Steps take %2, %3 planned (%4 %).',
       formatInteger(measured.operationsStep),
