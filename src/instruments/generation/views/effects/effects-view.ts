@@ -1,6 +1,6 @@
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
-import type { IMark, IMoved, Loaded, IContent } from '../../../../views/shared/content';
+import type { IMark, Loaded, IContent } from '../../../../views/shared/content';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { transformControl } from '../../../../views/shared/controls';
 import type { IViewDefinition } from '../../../../views/shared/definition';
@@ -137,9 +137,9 @@ export class SequencePane extends Pictured implements IEffectsPane {
     private readonly _asked: () => IEffectsAsked
   ) {
     super();
-    const { t } = _of.env;
-    this._positions = new PositionsPicture(t);
-    this._layers = new LayersMap(t);
+    const { env } = _of;
+    this._positions = new PositionsPicture(env.t, env);
+    this._layers = new LayersMap(env.t, env);
   }
 
   async load(read: IEffectsRead, signal: AbortSignal): Promise<Loaded> {
@@ -311,14 +311,6 @@ class EffectsView extends GenerationView<Required<EffectsOptions>> {
         ? []
         : [transformControl(scale[kind], options.transform, transform => this.choose({ transform }), t)])
     ];
-  }
-
-  override move(key: string): IMoved | null {
-    const moved = super.move(key);
-    if (moved) {
-      this.env.zoom?.reveal((moved.mark.x[0] + moved.mark.x[1]) / 2, 0);
-    }
-    return moved;
   }
 
   override clicked(mark: IMark): void {

@@ -1,7 +1,7 @@
 import { capital } from '../../../../views/shared/describe';
 import { formatInteger, formatNumber } from '../../../../charts';
-import type { IContent, IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
-import { Pictured } from '../../../../views/shared/view-model';
+import type { IContent, IMark, INote, Loaded } from '../../../../views/shared/content';
+import { type IViewEnvironment, Pictured } from '../../../../views/shared/view-model';
 import { retryAction } from '../../../../views/shared/states';
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import { layerName } from '../../../../views/shared/layers';
@@ -37,8 +37,11 @@ const MOST_LISTED = 12;
 
 /** A measure over the points of a sweep: mean and range over sequences; of distances a line per layer. */
 class SweepPicture extends SeriesPicture {
-  constructor(private readonly _t: Translate) {
-    super();
+  constructor(
+    env: IViewEnvironment<EffectsOptions>,
+    protected override readonly pressed: (mark: IMark) => void
+  ) {
+    super(env.t, env);
   }
 
   /**
@@ -51,7 +54,7 @@ class SweepPicture extends SeriesPicture {
     { measure, transform }: Pick<Required<EffectsOptions>, 'measure' | 'transform'>,
     isDark: boolean
   ): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
-    const { _t: t } = this;
+    const { t } = this;
     const isLog = transform === 'log' && sweep.isNumeric && sweep.points.some(({ value }) => value > 0);
     const drawn = sweep.points.flatMap((point, at) =>
       isLog && !(point.value > 0)
@@ -119,7 +122,7 @@ class SweepPicture extends SeriesPicture {
   /** The mark of a point; null where it is not drawn. */
   markOfPoint(number: number): IMark | null {
     const found = [...this._points].find(([, { point }]) => point === number);
-    return found ? this.markOf(found[0]) : null;
+    return found ? this.markAt(found[0], NaN) : null;
   }
 
   /** Settings that have no place on the axis, being 0 or less on a logarithmic one. */
@@ -129,7 +132,7 @@ class SweepPicture extends SeriesPicture {
 
   /** Say where the measure is largest; empty where nothing is known. */
   get summary(): string {
-    const { _t: t } = this;
+    const { t } = this;
     const peak = this._peak();
     if (peak === null) {
       return this._measure === 'divergence' && this._points.size > 0
@@ -178,12 +181,12 @@ class SweepPicture extends SeriesPicture {
       color: color(line)
     }));
     return lines.length > MOST_LISTED
-      ? [...listed, { name: this._t('%1 more', formatInteger(lines.length - MOST_LISTED)), value: '' }]
+      ? [...listed, { name: this.t('%1 more', formatInteger(lines.length - MOST_LISTED)), value: '' }]
       : listed;
   }
 
   private _valueWords(series: ISweepSeries | undefined, x: number): string {
-    const { _t: t } = this;
+    const { t } = this;
     const point = this._points.get(x);
     const at = point ? this._indexOf(point) : -1;
     const [mean, count] = [series?.mean[at] ?? NaN, series?.count[at] ?? 0];
@@ -209,7 +212,7 @@ class SweepPicture extends SeriesPicture {
 
   private _nameOf(x: number): string {
     const { setting = '', value = NaN } = this._points.get(x) ?? {};
-    return settingWords(this._over, setting, value, this._t);
+    return settingWords(this._over, setting, value, this.t);
   }
 
   private _indexOf(point: ISweepPoint): number {
@@ -251,7 +254,7 @@ export class SweepPane extends Pictured implements IEffectsPane {
     private readonly _asked: () => IEffectsAsked
   ) {
     super();
-    this._picture = new SweepPicture(_of.env.t);
+    this._picture = new SweepPicture(_of.env, mark => this.clicked(mark));
   }
 
   async load(read: IEffectsRead): Promise<Loaded> {
@@ -294,15 +297,6 @@ export class SweepPane extends Pictured implements IEffectsPane {
 
   protected override get drawn(): SweepPicture {
     return this._picture;
-  }
-
-  override move(key: string): IMoved | null {
-    const moved = this._picture.move(key === 'Enter' ? 'copy' : key);
-    if (moved === null || key !== 'Enter') {
-      return moved;
-    }
-    this.clicked(moved.mark);
-    return { said: moved.said, mark: moved.mark };
   }
 
   /** The setting of the point is shown, with what runs it alone; or not any more. */
