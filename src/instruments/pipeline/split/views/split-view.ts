@@ -22,32 +22,6 @@ import {
 import { splitSliders } from './split-what-if';
 import type { Translate } from '../../../../views/shared/translate';
 
-type Layout = Required<SplitOptions>['layout'];
-
-interface ISplitVerdictActions {
-  readonly t: Translate;
-  readonly copyCode: () => void;
-  readonly show: (layout: Layout) => void;
-}
-
-/** Whether a split is worth it, by how much, and what it costs if that is wrong; where the peer's stands. */
-function splitVerdictNotes(
-  { plan }: ISplitRead,
-  drawn: ISplitPlanned,
-  { t, copyCode, show }: ISplitVerdictActions
-): INote[] {
-  const { isWorthIt, other, split } = plan.verdict;
-  const wanted = isWorthIt ? split : other;
-  const action =
-    wanted === null || wanted.layout.family === drawn.layout.family
-      ? { label: t('Copy as code'), run: copyCode }
-      : {
-          label: t('Show %1', familyWords(wanted.layout.family, t)),
-          run: () => show(wanted.layout.family)
-        };
-  return [{ text: verdictWords(plan.verdict, t), tone: 'finding', action }];
-}
-
 function verdictWords(
   { isWorthIt, split, other, percent, lowPercent, highPercent, regretPercent }: ISplitRead['plan']['verdict'],
   t: Translate
@@ -146,12 +120,18 @@ export class SplitPlanPane extends SplitPane {
     );
   }
 
-  private _notes(read: ISplitRead, drawn: ISplitPlanned): INote[] {
-    return splitVerdictNotes(read, drawn, {
-      t: this.t,
-      copyCode: () => void this.actions.copyCode(),
-      show: layout => this.choose({ layout })
-    });
+  /** Whether a split is worth it, by how much, and what it costs if that is wrong. */
+  private _notes({ plan: { verdict } }: ISplitRead, { layout }: ISplitPlanned): INote[] {
+    const { t } = this;
+    const family = (verdict.isWorthIt ? verdict.split : verdict.other)?.layout.family ?? layout.family;
+    const action =
+      family === layout.family
+        ? { label: t('Copy as code'), run: () => void this.actions.copyCode() }
+        : {
+            label: t('Show %1', familyWords(family, t)),
+            run: () => this.choose({ layout: family })
+          };
+    return [{ text: verdictWords(verdict, t), tone: 'finding', action }];
   }
 
   private _absent(read: ISplitRead): ReturnType<typeof emptyState> {
