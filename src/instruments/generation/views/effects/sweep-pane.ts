@@ -1,7 +1,7 @@
 import { capital } from '../../../../views/shared/describe';
 import { formatInteger, formatNumber } from '../../../../charts';
 import type { IContent, IMark, INote, Loaded } from '../../../../views/shared/content';
-import { type IViewEnvironment, Pictured } from '../../../../views/shared/view-model';
+import type { IViewEnvironment } from '../../../../views/shared/view-model';
 import { retryAction } from '../../../../views/shared/states';
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import { layerName } from '../../../../views/shared/layers';
@@ -12,14 +12,8 @@ import type { Translate } from '../../../../views/shared/translate';
 import { isUnderWay, type IGeneration } from '../../store/generations';
 import { fittedToken } from '../shared/token-axis';
 import {
-  noDistances,
-  otherEffects,
-  type IEffectsAsked,
-  effectsCaption,
-  effectsTitle,
-  type IEffectsPane,
+  EffectsPane,
   type IEffectsRead,
-  type IEffectsSubject,
   layersOf,
   settingWords,
   type SweepOver,
@@ -248,24 +242,16 @@ function measureName(measure: Measure, t: Translate): string {
 }
 
 /** A measure over the points of a sweep, how far the sweep is, and what runs one point of it alone. */
-export class SweepPane extends Pictured implements IEffectsPane {
-  constructor(
-    private readonly _of: IEffectsSubject,
-    private readonly _asked: () => IEffectsAsked
-  ) {
-    super();
-    this._picture = new SweepPicture(_of.env, mark => this.clicked(mark));
-  }
-
+export class SweepPane extends EffectsPane {
   async load(read: IEffectsRead): Promise<Loaded> {
-    const { options, isDark, t } = this._of.env;
+    const { options, isDark, t } = this.env;
     const { generation } = read;
     const sweep = sweepOf(read.effects);
     if (sweep.points.length === 0) {
-      return { state: otherEffects(this._asked(), ['positions'], t) };
+      return { state: this.otherEffects(read, ['positions']) };
     }
     if (options.measure === 'distance' && layersOf(sweep.rows).length === 0) {
-      return { state: noDistances(this._asked(), t) };
+      return { state: this.noDistances() };
     }
     const { sweep: requested } = generation.request ?? {};
     const total = requested?.values.length ?? sweep.points.length;
@@ -275,8 +261,8 @@ export class SweepPane extends Pictured implements IEffectsPane {
     return {
       content: {
         ...picture,
-        title: effectsTitle(read, this._of),
-        caption: effectsCaption(read, this._of, [
+        title: this.title(read),
+        caption: this.caption(read, [
           ...(isPartial ? [this._doneWords(sweep, total)] : []),
           ...(left > 0
             ? [t('Settings of 0 or less have no place on a logarithmic axis, left out: %1.', left)]
@@ -300,7 +286,7 @@ export class SweepPane extends Pictured implements IEffectsPane {
   }
 
   /** The setting of the point is shown, with what runs it alone; or not any more. */
-  clicked(mark: IMark): void {
+  override clicked(mark: IMark): void {
     const point = this._picture.pointOf(mark)?.point;
     if (point !== undefined) {
       this._choose(point === this._chosen ? null : point);
@@ -313,17 +299,17 @@ export class SweepPane extends Pictured implements IEffectsPane {
 
   private _choose(point: number | null): void {
     this._chosen = point;
-    this._of.env.refresh(true);
+    this.env.refresh(true);
   }
 
   private _doneWords({ points }: ISweep, total: number): string {
-    const { t } = this._of.env;
+    const { t } = this.env;
     return t('%1 of %2 points are done.', formatInteger(points.length), formatInteger(total));
   }
 
   /** How far a sweep is, and a way to end it. */
   private _progress({ generation }: IGeneration, sweep: ISweep, total: number): INote {
-    const { source, env } = this._of;
+    const { source, env } = this;
     const { actions, t } = env;
     const cancel = (): void => {
       source.cancelGeneration?.(generation).catch(reason => env.fail(reason));
@@ -335,7 +321,7 @@ export class SweepPane extends Pictured implements IEffectsPane {
   }
 
   private _pointNote({ request }: IGeneration, { points }: ISweep): INote[] {
-    const { actions, t } = this._of.env;
+    const { actions, t } = this.env;
     const point = points.find(each => each.point === this._chosen);
     if (!point) {
       return [];
@@ -353,6 +339,6 @@ export class SweepPane extends Pictured implements IEffectsPane {
     ];
   }
 
-  private readonly _picture: SweepPicture;
+  private readonly _picture = new SweepPicture(this.env, mark => this.clicked(mark));
   private _chosen: number | null = null;
 }
