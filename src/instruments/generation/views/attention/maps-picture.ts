@@ -54,61 +54,6 @@ function gridColumns(maps: number, heads: number, width: number): number {
   return Math.ceil(maps / Math.ceil(maps / most));
 }
 
-/**
- * Return the chart of maps.
- * @param width Pixels that the whole may take.
- */
-function mapsRecipe(
-  shown: IHeadMaps,
-  text: IAttentionText,
-  part: IMapWindow,
-  scale: ColorScale,
-  heads: number,
-  width: number,
-  pictures: Pictures,
-  t: Translate
-): IRecipe {
-  const { maps, nonFinite } = shown;
-  const columns = gridColumns(maps.length, heads, width);
-  const cell = (width - MARGINS) / columns - GAP;
-  const strip = colorStrip(scale, nonFinite > 0, t);
-  const isWide = cell >= WIDE && text.tokens.length > 0;
-  const isSingle = maps.length === 1;
-  const end = text.read.count - 0.5;
-  const isBlock = maps.some(({ map }) => map.queries.side > 1 || map.keys.side > 1);
-  pictures.keep(maps.map(each => each.index));
-  const rows = maps.map(({ index: place, map, cells }): Row => {
-    const [x, y] = [edgesOf(map.keys, 0)[0], edgesOf(map.queries, 0)[0]];
-    const [x2, y2] = [
-      edgesOf(map.keys, map.keys.count - 1)[1],
-      edgesOf(map.queries, map.queries.count - 1)[1]
-    ];
-    return { layer: place, ...pictures.draw(place, cells, scale), x, x2, y, y2 };
-  });
-  return {
-    template: 'heatmap',
-    texts: {
-      xTitle: t('key'),
-      yTitle: t('query'),
-      legendTitle: isBlock ? t('largest probability') : t('probability')
-    },
-    params: {
-      x0: -0.5,
-      x1: end,
-      y0: -0.5,
-      y1: end,
-      tokens: isWide ? axisLabels(text, part.keys) : [],
-      rowTokens: isWide ? axisLabels(text, part.queries) : [],
-      headers: Object.fromEntries(maps.map(map => [map.index, isSingle ? '' : mapName(map, t)])),
-      ...strip.params
-    },
-    datasets: { pictures: rows, legend: strip.rows },
-    painted: pictures.painted,
-    columns,
-    height: Math.round(Math.min(MOST_HEIGHT, Math.max(LEAST_WIDTH - GAP, cell)))
-  };
-}
-
 /** The keys of a query as a table. */
 function keysTable(text: IAttentionText, { queries, keys, isBlock }: IRankedQuery, t: Translate): ITable {
   return tableOf(keys, [
@@ -175,36 +120,24 @@ export class MapsPicture extends CellPicture implements IAttentionPicture {
       halfDown: queries.side / 2,
       axis: null
     }));
-    const range = lockedRange(options.color_range ?? []);
-    const scale = scaleFromZero(shown.whole, options.transform, { dark: env.isDark, range });
+    const scale = this._scaleIn(shown, env.isDark);
     this._domain = scale.domain;
     const { maps } = shown;
-    const all = [0, text.read.count - 1] as const;
-    const recipeOf = (pictures: Pictures, dark: boolean): IRecipe =>
-      mapsRecipe(
-        shown,
-        text,
-        window ?? { queries: all, keys: all },
-        scaleFromZero(shown.whole, options.transform, { dark, range }),
-        heads.length,
-        env.width,
-        pictures,
-        t
-      );
     const [only] = maps;
     const ranked =
       only && maps.length === 1 && position !== null
         ? rankedKeys(text, [only.layer], [only.head], position)
         : null;
     this._habit = headHabit(text, layers, heads);
-    const end = text.read.count - 0.5;
-    const recipe = recipeOf(this._pictures, env.isDark);
+    const recipe = this._recipe(request, shown, window, this._pictures, env.isDark);
     return {
       recipe,
       rows: Math.ceil(maps.length / (recipe.columns ?? 1)),
       // Only the middle of a signed scale is another in the dark.
-      ...(env.isDark && scale.signed ? { printed: () => recipeOf(new Pictures(), false) } : {}),
-      extent: { x: [-0.5, end], y: [-0.5, end] },
+      ...(env.isDark && scale.signed
+        ? { printed: () => this._recipe(request, shown, window, new Pictures(), false) }
+        : {}),
+      extent: { x: this._whole, y: this._whole },
       title: attentionTitle(
         text,
         maps.map(each => each.layer),
@@ -337,6 +270,57 @@ export class MapsPicture extends CellPicture implements IAttentionPicture {
           keys: positionsOf(map.map.keys, column, this._count)
         }
       : null;
+  }
+
+  private _scaleIn({ whole }: IHeadMaps, dark: boolean): ColorScale {
+    const { color_range: locked, transform } = this._of.options;
+    return scaleFromZero(whole, transform, { dark, range: lockedRange(locked ?? []) });
+  }
+
+  private _recipe(
+    { text, heads }: IAttentionDrawing,
+    shown: IHeadMaps,
+    window: IMapWindow | null,
+    pictures: Pictures,
+    dark: boolean
+  ): IRecipe {
+    const { t, width } = this._of;
+    const { maps, nonFinite } = shown;
+    const columns = gridColumns(maps.length, heads.length, width);
+    const cell = (width - MARGINS) / columns - GAP;
+    const scale = this._scaleIn(shown, dark);
+    const strip = colorStrip(scale, nonFinite > 0, t);
+    const isWide = cell >= WIDE && text.tokens.length > 0;
+    const all = [0, text.read.count - 1] as const;
+    const [x0, end] = this._whole;
+    pictures.keep(maps.map(each => each.index));
+    const rows = maps.map(({ index: place, map: { keys, queries }, cells }): Row => {
+      const [x, y] = [edgesOf(keys, 0)[0], edgesOf(queries, 0)[0]];
+      const [x2, y2] = [edgesOf(keys, keys.count - 1)[1], edgesOf(queries, queries.count - 1)[1]];
+      return { layer: place, ...pictures.draw(place, cells, scale), x, x2, y, y2 };
+    });
+    return {
+      template: 'heatmap',
+      texts: {
+        xTitle: t('key'),
+        yTitle: t('query'),
+        legendTitle: maps.some(isBlock) ? t('largest probability') : t('probability')
+      },
+      params: {
+        x0,
+        x1: end,
+        y0: x0,
+        y1: end,
+        tokens: isWide ? axisLabels(text, window?.keys ?? all) : [],
+        rowTokens: isWide ? axisLabels(text, window?.queries ?? all) : [],
+        headers: Object.fromEntries(maps.map(map => [map.index, maps.length === 1 ? '' : mapName(map, t)])),
+        ...strip.params
+      },
+      datasets: { pictures: rows, legend: strip.rows },
+      painted: pictures.painted,
+      columns,
+      height: Math.round(Math.min(MOST_HEIGHT, Math.max(LEAST_WIDTH - GAP, cell)))
+    };
   }
 
   /** What is looked at, and half as much on either side; null where all is. */
