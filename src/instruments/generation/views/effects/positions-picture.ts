@@ -2,14 +2,14 @@ import { COLORS, formatInteger, formatNumber, type Row } from '../../../../chart
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import type { IContent } from '../../../../views/shared/content';
 import { layerName } from '../../../../views/shared/layers';
-import type { ILine } from '../../../../views/kits/lines/line';
+import { type ILine, lineAt } from '../../../../views/kits/lines/line';
 import { tipLines, readLine } from '../../../../views/kits/lines/line-recipe';
 import type { ITip } from '../../../../views/shared/table';
 import { tokenLabels, tokenTicks, type ITokenWindow } from '../shared/token-axis';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IComparedTexts, IPositionEffect, ISequenceEffects } from './effects-subject';
 import { comparedName, divergenceRows, nextLines, divergenceOf, layersOf } from './effects-subject';
-import { lineAt, SeriesPicture, type IRange } from './series-picture';
+import { SeriesPicture, type IRange } from './series-picture';
 import type { IEffect, IEffects } from '../../store/effects';
 
 export type Measure = Required<EffectsOptions>['measure'];

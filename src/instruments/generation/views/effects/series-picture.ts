@@ -127,29 +127,6 @@ export class SeriesPicture extends CellPicture {
 
 export const middleOf = ({ x }: IMark): number => (x[0] + x[1]) / 2;
 
-/** A line of numbers at places, ascending. */
-export function lineAt(
-  name: string,
-  layer: number | null,
-  x: readonly number[],
-  value: readonly number[]
-): ILine {
-  const places = Float64Array.from(x);
-  return {
-    key: name,
-    name,
-    label: name,
-    run: 0,
-    layer,
-    step: places,
-    x: places,
-    value: Float64Array.from(value),
-    starts: [],
-    isThin: false,
-    nonFinite: new Float64Array(places.length)
-  };
-}
-
 /** Least and greatest value that is drawn; on a logarithmic axis of those above 0. */
 function rangeOf({ lines, ranges = [], transform }: ISeriesRequest): readonly [number, number] | null {
   const values = [...lines.map(({ value }) => value), ...ranges.flatMap(({ low, high }) => [low, high])];

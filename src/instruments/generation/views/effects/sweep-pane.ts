@@ -5,7 +5,7 @@ import type { IViewEnvironment } from '../../../../views/shared/view-model';
 import { retryAction } from '../../../../views/shared/states';
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import { layerName } from '../../../../views/shared/layers';
-import type { ILine } from '../../../../views/kits/lines/line';
+import { type ILine, lineAt } from '../../../../views/kits/lines/line';
 import { wide } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
@@ -22,7 +22,7 @@ import {
 } from './effects-subject';
 import type { ISweep, ISweepPoint, ISweepSeries, Measure } from './positions-picture';
 import { sequencesIn, sweepSeries, sweepOf, measureWords } from './positions-picture';
-import { lineAt, middleOf, SeriesPicture } from './series-picture';
+import { middleOf, SeriesPicture } from './series-picture';
 
 /** Pixels of a setting under the axis. */
 const LABEL = 90;
