@@ -1,5 +1,5 @@
 import type { IPipelineSteps } from '../../client/pipeline-api';
-import { median, quantile } from '../../plan/simulation';
+import { latencyOf, median } from '../../plan/simulation';
 import { wholeStage, forwardGroups, type ILayoutShape } from './cut-layers';
 import type { ISplitOperations, SplitKind } from './planned-split';
 import type { IFullSplitRequest } from './split-request';
@@ -237,7 +237,7 @@ export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | nu
     ahead: isSplit ? aheadOf(operations, count - 1) : 1,
     replicas,
     lanes,
-    latencyMs: latencyOf(steps, isSplit ? forwards : 0),
+    latencyMs: measuredLatency(steps, isSplit ? forwards : 0),
     stepMs: median(steps.steps.map(({ duration }) => duration)),
     steps: lasts.length,
     operations,
@@ -264,7 +264,7 @@ class StepMeans {
   private readonly _sums = new Map<number, readonly [sum: number, count: number]>();
 }
 
-function latencyOf({ operations: rows, stages }: IPipelineSteps, forwards: number): number {
+function measuredLatency({ operations: rows, stages }: IPipelineSteps, forwards: number): number {
   const ends = new Map<string, number>();
   const name = (kind: string, lane: number, at: number): string =>
     `${rows.step[at]} ${kind} ${lane} ${rows.microBatch[at]}`;
@@ -298,11 +298,7 @@ function latencyOf({ operations: rows, stages }: IPipelineSteps, forwards: numbe
     }
     free = rows.end[at]!;
   });
-  const least = quantile(
-    gaps.sort((a, b) => a - b),
-    0.25
-  );
-  return Number.isFinite(least) ? Math.max(0, least) : 0;
+  return latencyOf(gaps);
 }
 
 function lastStep({ operations: rows }: IPipelineSteps, step: number, forwards: number): ISplitOperations {
