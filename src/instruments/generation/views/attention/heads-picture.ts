@@ -161,26 +161,6 @@ export class HeadsPicture extends MatrixPicture implements IAttentionPicture {
     ];
   }
 
-  override tipOf(mark: IMark): ITip | null {
-    const found = this._headOf(mark);
-    const request = this._request;
-    if (!found || !request) {
-      return null;
-    }
-    const { text } = request;
-    const { t } = this;
-    const pieces = attentionPieces(text.read, found.layer, text.sequence);
-    const lines = MEASURES.map(measure => {
-      const each = headMeasures(pieces, measure)[found.head];
-      return { name: measureNames(t)[measure], value: this._text(measure, each) };
-    });
-    const { unfinished = 0 } = headMeasures(pieces, 'entropy')[found.head] ?? {};
-    return {
-      heading: mapName(found, t),
-      lines: unfinished > 0 ? [...lines, { name: t('queries not finite'), value: String(unfinished) }] : lines
-    };
-  }
-
   clicked(mark: IMark): void {
     const found = this._headOf(mark);
     if (found) {
@@ -198,7 +178,29 @@ export class HeadsPicture extends MatrixPicture implements IAttentionPicture {
   protected words(cell: IGridCell): ICellWords {
     const found = this._headAt(cell);
     const value = this._text(this._of.options.measure, found?.measured);
-    return { tip: null, said: found ? this.t('%1: %2', mapName(found, this.t), value) : value, value };
+    return {
+      tip: found && this._tip(found),
+      said: found ? this.t('%1: %2', mapName(found, this.t), value) : value,
+      value
+    };
+  }
+
+  private _tip(found: IFoundHead): ITip | null {
+    const { t, _request: request } = this;
+    if (!request) {
+      return null;
+    }
+    const { text } = request;
+    const pieces = attentionPieces(text.read, found.layer, text.sequence);
+    const lines = MEASURES.map(measure => {
+      const each = headMeasures(pieces, measure)[found.head];
+      return { name: measureNames(t)[measure], value: this._text(measure, each) };
+    });
+    const { unfinished = 0 } = headMeasures(pieces, 'entropy')[found.head] ?? {};
+    return {
+      heading: mapName(found, t),
+      lines: unfinished > 0 ? [...lines, { name: t('queries not finite'), value: String(unfinished) }] : lines
+    };
   }
 
   protected override pressed(mark: IMark): void {

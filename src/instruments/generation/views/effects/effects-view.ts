@@ -37,7 +37,6 @@ import type { ILinkedMarks } from '../../../../views/shared/links';
 import { columnOf, positionShown } from '../../../../views/shared/pinned-step';
 import { layerName } from '../../../../views/shared/layers';
 import { extentOf } from '../../../../views/shared/scale';
-import type { ITip } from '../../../../views/shared/table';
 import type { ITokenWindow, TokenTexts, ILayerCell } from '../shared/token-axis';
 import { firstDrawn, tokenSpan, windowWords, LayerMap } from '../shared/token-axis';
 import { sharing } from './series-picture';
@@ -72,21 +71,6 @@ class LayersMap extends LayerMap {
     });
   }
 
-  override tipOf(mark: IMark): ITip | null {
-    const { t, _texts: texts } = this;
-    const { layer, position } = this.coordinatesOf(mark);
-    if (layer === null || position === null || !texts) {
-      return null;
-    }
-    return {
-      heading: `${layerName(layer, t)}, ${comparedName(texts, position, t)}`,
-      lines: [
-        { name: t('relative distance'), value: this._distance({ layer, position }) },
-        ...nextLines(texts, position, t)
-      ]
-    };
-  }
-
   /** The largest distance: where, and how large; null where none is finite. */
   get peak(): { readonly mark: IMark; readonly words: string } | null {
     let best: (ILayerCell & { readonly value: number }) | null = null;
@@ -111,9 +95,18 @@ class LayersMap extends LayerMap {
     return { mark: this.markOfPlace(best), words };
   }
 
-  protected wordsOf(place: ILayerCell): { readonly where: string; readonly value: string } {
-    const where = this._texts ? comparedName(this._texts, place.position, this.t) : '';
-    return { where, value: this._distance(place) };
+  protected wordsOf(place: ILayerCell): ReturnType<LayerMap['wordsOf']> {
+    const { t, _texts: texts } = this;
+    const where = texts ? comparedName(texts, place.position, t) : '';
+    const value = this._distance(place);
+    return {
+      where,
+      value,
+      tip: texts && {
+        heading: `${layerName(place.layer, t)}, ${where}`,
+        lines: [{ name: t('relative distance'), value }, ...nextLines(texts, place.position, t)]
+      }
+    };
   }
 
   private _distance({ layer, position }: ILayerCell): string {
