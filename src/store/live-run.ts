@@ -21,7 +21,7 @@ import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import type { ServerMoments } from './server-moments';
 import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from './source';
-import { StoreError, noStream } from './source';
+import { closedHere, noStream } from './source';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
 import { tensorRows } from './tensor-data';
 import { TensorStore } from './tensor-store';
@@ -378,7 +378,7 @@ export class LiveRun implements IRunSource {
 
   private alive(): this {
     if (this._isDisposed) {
-      throw new StoreError('disposed', 'This run was closed here. Open it again from the list of runs.');
+      throw closedHere();
     }
     return this;
   }

@@ -11,12 +11,13 @@ import type { IScalarAnswer, IScalarLine, ITrendAnswer } from './line-data';
 import { RecordingRows, shapeIn, stepsIn, type IRecordingOptions } from './recording';
 import type { IRowsQuery, IStreamRows } from './row-store';
 import { StreamEvents } from './stream-events';
-import { runEvents, type IRunAudit, type IRunEvent } from './run-events';
+import { ReadOnce } from './read-once';
+import { runEvents, type IRunEvent } from './run-events';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import { ServerMoments } from './server-moments';
 import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from './source';
-import { StoreError, storeError } from './source';
+import { closedHere, StoreError, storeError } from './source';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
 import type { TrendRequest } from '../protocol/requests.generated';
 
@@ -96,11 +97,7 @@ export class RecordedRun implements IRunSource {
 
   async scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
     this.alive();
-    this.scalarRows ??= this.loadScalars().catch(error => {
-      this.scalarRows = null;
-      throw storeError(error, this.name);
-    });
-    return (await this.scalarRows).columns(names);
+    return (await this.scalarRows.read()).columns(names);
   }
 
   async table(stream: string, query: IRowsQuery = {}, signal?: AbortSignal): Promise<IStreamRows> {
@@ -113,14 +110,7 @@ export class RecordedRun implements IRunSource {
       last,
       why: 'The recording lacks rows of these steps.'
     }));
-    // Asked once: views ask with each drawing.
-    this.auditRows ??= this.alive()
-      .audit()
-      .catch(error => {
-        this.auditRows = null;
-        throw error;
-      });
-    const events = runEvents(await this.auditRows, missing, this.status, this.hello);
+    const events = runEvents(await this.auditRows.read(), missing, this.status, this.hello);
     // A picture without the marks of instruments is better than none.
     return this.streamEvents.join(events, this).catch(() => events);
   }
@@ -150,8 +140,8 @@ export class RecordedRun implements IRunSource {
     this._isDisposed = true;
     this.moments.dispose();
     this.recording.dispose();
-    this.scalarRows = null;
-    this.auditRows = null;
+    this.scalarRows.renew();
+    this.auditRows.renew();
     Signal.clearData(this);
   }
 
@@ -168,15 +158,19 @@ export class RecordedRun implements IRunSource {
 
   private alive(): RecordingRows {
     if (this._isDisposed) {
-      throw new StoreError('disposed', 'This run was closed here. Open it again from the list of runs.');
+      throw closedHere();
     }
     return this.recording;
   }
 
   protected readonly recording: RecordingRows;
-  private scalarRows: Promise<Pick<ScalarStore, 'columns'>> | null = null;
+  private readonly scalarRows = new ReadOnce(() =>
+    this.loadScalars().catch(error => {
+      throw storeError(error, this.name);
+    })
+  );
   private readonly streamEvents = new StreamEvents();
-  private auditRows: Promise<readonly IRunAudit[]> | null = null;
+  private readonly auditRows = new ReadOnce(() => this.alive().audit());
   private _isDisposed = false;
 }
 

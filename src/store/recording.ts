@@ -6,6 +6,7 @@ import { pageBytes, type StreamMap, STREAMS } from '../protocol/streams';
 import type { Phase } from '../protocol/messages.generated';
 import type { ScalarsRequest, StreamRequest, TrendRequest } from '../protocol/requests.generated';
 import { type IScalarAnswer, type ITrendAnswer, scalarsOfBytes, trendOfBytes } from './line-data';
+import { ReadOnce } from './read-once';
 import { RowStore, withColumns, type IRowsQuery, type IStreamRows } from './row-store';
 import { auditRows, type IRunAudit } from './run-events';
 import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from './tensor-data';
@@ -139,13 +140,7 @@ export class RecordingRows {
 
   /** What there is of tensors, as of the first question since `forget`. */
   index(): Promise<readonly ITensorIndex[]> {
-    return this.guarded(() => {
-      this.places ??= this.api.index(this.id).catch(error => {
-        this.places = null;
-        throw error;
-      });
-      return this.places;
-    });
+    return this.guarded(() => this.places.read());
   }
 
   /** How a question of an instrument is asked; undefined where nobody answers it. */
@@ -156,7 +151,7 @@ export class RecordingRows {
 
   /** Ask anew what there is: the recording has grown. */
   forget(): void {
-    this.places = null;
+    this.places.renew();
   }
 
   tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
@@ -244,7 +239,7 @@ export class RecordingRows {
   private readonly answers: RowCache<ITensorResult>;
   private readonly trends = new RowCache<ITrendAnswer>(LINE_BYTES, trendBytes);
   private readonly scalars = new RowCache<IScalarAnswer>(LINE_BYTES, scalarBytes);
-  private places: Promise<readonly ITensorIndex[]> | null = null;
+  private readonly places = new ReadOnce(() => this.api.index(this.id));
 }
 
 const NO_TREND: ITrendAnswer = {

@@ -18,7 +18,7 @@ import type {
 } from './row-moments';
 import { gradientStage, numbersOf, streamName } from './row-moments';
 import { RowCache } from './recording';
-import { StoreError, storeError } from './source';
+import { closedHere, storeError } from './source';
 
 /**
  * Rows as the server sent them.
@@ -354,7 +354,3 @@ function changed(before: IMomentIndex['stats'], after: IMomentIndex['stats']): [
 }
 
 const sizeOf = ({ group, keys }: IMomentGroups): number => group.length * 56 + keys.length * 128;
-
-function closedHere(): StoreError {
-  return new StoreError('disposed', 'This run was closed here. Open it again from the list of runs.');
-}

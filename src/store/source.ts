@@ -46,6 +46,10 @@ export class StoreError extends Error {
   override readonly name = 'StoreError';
 }
 
+/** What a source rejects with that was disposed of. */
+export const closedHere = (): StoreError =>
+  new StoreError('disposed', 'This run was closed here. Open it again from the list of runs.');
+
 /** What a source rejects with when it is asked for rows of a stream that it cannot give. */
 export function noStream(stream: string, known: Iterable<string>): StoreError {
   const names = [...known];

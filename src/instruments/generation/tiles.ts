@@ -1,11 +1,12 @@
 import { translatedLater } from '../../protocol/texts';
 import { formatInteger } from '../../charts';
+import { ReadOnce } from '../../store/read-once';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { ITiles } from '../../views/overview/tiles';
 import { WordsTile, type ISaid } from '../../views/overview/words-tile';
 import { nothingYet, type IState } from '../../views/shared/states';
 import type { IViewEnvironment } from '../../views/shared/view-model';
-import { GenerationReader, generationOf, readTokens, readGenerations } from './store/generations';
+import { generationOf, readTokens, readGenerations } from './store/generations';
 import { tokenWords } from '../../views/kits/text/token-words';
 import type { IReportPart } from '../../report/report-part';
 
@@ -59,7 +60,7 @@ class TextTile extends WordsTile {
     };
   }
 
-  private readonly _reader = new GenerationReader();
+  private readonly _reader = new ReadOnce(readGenerations);
 }
 
 export const TILES: ITiles = {

@@ -1,12 +1,15 @@
 import { formatInteger } from '../../charts';
+import { ReadOnce } from '../../store/read-once';
 import type { IRunSource } from '../../store/source';
 import { NOT_FINITE, type IFound, type INews, type ITiles } from '../../views/overview/tiles';
 import type { Translate } from '../../views/shared/translate';
-import { AlarmReader, isMuted, monitorSettings, mutesOf, type IAlarm } from './store/alarms';
+import { isMuted, monitorSettings, mutesOf, readAlarms, type IAlarm } from './store/alarms';
 import { alarmWords } from './views/health-facts';
 
 /** Alarms of a rule that lie at most so many steps apart are one episode. */
 const APART = 20;
+
+type AlarmReader = ReadOnce<[IRunSource], readonly IAlarm[]>;
 
 const readers = new WeakMap<IRunSource, AlarmReader>();
 
@@ -16,7 +19,7 @@ function readerOf(source: IRunSource): AlarmReader {
   if (known) {
     return known;
   }
-  const reader = new AlarmReader();
+  const reader: AlarmReader = new ReadOnce(of => readAlarms(of));
   readers.set(source, reader);
   source.changed.connect((_, change) => {
     if (change.kind === 'hello' || (change.kind === 'rows' && change.stream === 'alarms')) {

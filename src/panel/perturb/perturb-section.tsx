@@ -6,6 +6,7 @@ import { titleWords } from '../../views/shared/describe';
 import { perturbText } from '../../views/shared/perturb-text';
 import { Confirm } from '../shell/dialogs';
 import type { PanelModel } from '../shell/panel-model';
+import { askedText } from '../trace/apply-bar';
 import { Field, NumberInput } from '../trace/schema-form';
 import { PanelButton, Section } from '../shell/section';
 import { Choices, LayersField, SchemaChoice } from '../trace/schema-choice';
@@ -242,18 +243,9 @@ function Form(props: {
 }
 
 function stateText({ asked, rows, armed }: PerturbModel, trans: TranslationBundle): string {
-  switch (asked.kind) {
-    case 'idle':
-      return '';
-    case 'sent':
-      return trans.__('Asking the run…');
-    case 'accepted':
-      return trans.__('Takes effect at step %1', formatInteger(asked.step));
-    case 'applied':
-      return armed === null ? '' : trans.__('✓ Armed at step %1', formatInteger(asked.step));
-    case 'refused':
-      return rows.some(row => row.faults.size > 0)
-        ? trans.__('Not changed. Training goes on as it was.')
-        : trans.__('Not changed. %1', asked.message);
+  if (asked.kind === 'refused' && rows.some(row => row.faults.size > 0)) {
+    return trans.__('Not changed. Training goes on as it was.');
   }
+  const isArmed = asked.kind === 'applied' && armed !== null;
+  return askedText(asked, trans, isArmed ? trans.__('✓ Armed at step %1', formatInteger(asked.step)) : '');
 }

@@ -1,5 +1,6 @@
 import * as React from 'react';
 import type { PanelModel } from '../shell/panel-model';
+import { Select } from '../shell/fields';
 import { PanelButton } from '../shell/section';
 import { COMPARE_AS, comparingViews, type CompareAs } from './runs-model';
 
@@ -20,17 +21,12 @@ export function CompareBar({ model }: { model: PanelModel }): React.ReactElement
     <div className="jp-MegalensCompare" role="group" aria-label={trans.__('Compare the marked runs')}>
       <label>
         {trans.__('Compare %1 runs as', marked.length)}{' '}
-        <select
+        <Select
           className="jp-MegalensSelect"
           value={compare}
-          onChange={event => setCompare(COMPARE_AS.find(each => each === event.target.value) ?? 'overlay')}
-        >
-          {COMPARE_AS.map(each => (
-            <option key={each} value={each}>
-              {words[each]}
-            </option>
-          ))}
-        </select>
+          options={COMPARE_AS.map(each => [each, words[each]])}
+          choose={value => setCompare(COMPARE_AS.find(each => each === value) ?? 'overlay')}
+        />
       </label>
       {comparingViews().map(({ name, title }) => (
         <PanelButton key={name} act={() => void model.compare(name, compare)}>

@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import type { IForeignHub } from '../../client/runs-api';
+import { Select, TextField } from '../shell/fields';
 
 /** Stands for our own protocol where a dialect is chosen. */
 const OURS = 'megalens';
@@ -51,49 +52,35 @@ export function HubForm(props: {
       </p>
       <label>
         {trans.__('Protocol')}
-        <select className="jp-mod-styled" value={speaks} onChange={event => setSpeaks(event.target.value)}>
-          <option value={OURS}>{trans.__('Megalens')}</option>
-          {DIALECTS.map(({ id, name }) => (
-            <option key={id} value={id}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </label>
-      <label>
-        {trans.__('Address')}
-        <input
-          className="jp-mod-styled"
-          type="text"
-          spellCheck={false}
-          value={address}
-          placeholder={trans.__('ws://host:port')}
-          onChange={event => setAddress(event.target.value)}
+        <Select
+          value={speaks}
+          options={[[OURS, trans.__('Megalens')], ...DIALECTS.map(({ id, name }) => [id, name] as const)]}
+          choose={setSpeaks}
         />
       </label>
+      <TextField
+        label={trans.__('Address')}
+        spellCheck={false}
+        value={address}
+        placeholder={trans.__('ws://host:port')}
+        change={setAddress}
+      />
       {dialect === null && (
-        <label>
-          {trans.__('Token')}
-          <input
-            className="jp-mod-styled"
-            type="password"
-            autoComplete="off"
-            value={token}
-            onChange={event => setToken(event.target.value)}
-          />
-        </label>
+        <TextField
+          label={trans.__('Token')}
+          type="password"
+          autoComplete="off"
+          value={token}
+          change={setToken}
+        />
       )}
       {asks && (
-        <label>
-          {trans.__('Prompt to continue')}
-          <input
-            className="jp-mod-styled"
-            type="text"
-            maxLength={4000}
-            value={prompt}
-            onChange={event => setPrompt(event.target.value)}
-          />
-        </label>
+        <TextField
+          label={trans.__('Prompt to continue')}
+          maxLength={4000}
+          value={prompt}
+          change={setPrompt}
+        />
       )}
     </>
   );

@@ -5,6 +5,7 @@ import { formatBytes } from '../../charts/format';
 import { runLabel } from '../../client/run-reader';
 import type { IRunEntry, RunChanges } from '../../tokens';
 import { Body } from '../shell/dialogs';
+import { Choice, TextField } from '../shell/fields';
 import { beyondNewest, bytesOf, isAnnotated } from './keep-newest';
 
 /** How many recordings are kept by default. */
@@ -28,21 +29,11 @@ export function KeepNewestForm(props: {
   });
   return (
     <>
-      <label>
-        {trans.__('Keep the newest')}
-        <input
-          className="jp-mod-styled"
-          type="number"
-          min={0}
-          value={keep}
-          onChange={event => setKeep(event.target.value)}
-        />
-      </label>
+      <TextField label={trans.__('Keep the newest')} type="number" min={0} value={keep} change={setKeep} />
       {spared > 0 && (
-        <label className="jp-mod-choice">
-          <input type="checkbox" checked={annotated} onChange={event => setAnnotated(event.target.checked)} />
+        <Choice checked={annotated} change={setAnnotated}>
           {trans._n('Also delete one with tags or notes', 'Also delete %1 with tags or notes', spared)}
-        </label>
+        </Choice>
       )}
       <p role="status">
         {doomed.length === 0
@@ -81,16 +72,12 @@ export async function askNotes(
   let tags = (run.tags ?? []).join(', ');
   const body = new Body(
     <>
-      <label>
-        {trans.__('Tags, with commas between them')}
-        <input
-          className="jp-mod-styled"
-          type="text"
-          maxLength={1100}
-          defaultValue={tags}
-          onChange={event => (tags = event.target.value)}
-        />
-      </label>
+      <TextField
+        label={trans.__('Tags, with commas between them')}
+        maxLength={1100}
+        defaultValue={tags}
+        change={text => (tags = text)}
+      />
       <label>
         {trans.__('Notes')}
         <textarea

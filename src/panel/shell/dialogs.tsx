@@ -7,6 +7,7 @@ import { runLabel } from '../../client/run-reader';
 import { toCode } from '../../views/code';
 import type { IReportRequest, IRunEntry } from '../../tokens';
 import { HubForm, type IHubAddress } from '../runs/hub-form';
+import { Choice, TextField } from './fields';
 
 /**
  * A button that asks back under itself before it does what others would notice.
@@ -153,41 +154,32 @@ export async function askReport(
   ] as const;
   const body = new Body(
     <>
-      <label>
-        {trans.__('Title')}
-        <input
-          className="jp-mod-styled"
-          type="text"
-          maxLength={200}
-          defaultValue={answer.title}
-          onChange={event => (answer.title = event.target.value)}
-        />
-      </label>
+      <TextField
+        label={trans.__('Title')}
+        maxLength={200}
+        defaultValue={answer.title}
+        change={text => (answer.title = text)}
+      />
       <fieldset>
         <legend>{trans.__('Views')}</legend>
         {views.map((view, i) => (
-          <label key={i} className="jp-mod-choice">
-            <input
-              type="checkbox"
-              defaultChecked
-              onChange={event => (event.target.checked ? chosen.add(i) : chosen.delete(i))}
-            />
+          <Choice key={i} defaultChecked change={checked => (checked ? chosen.add(i) : chosen.delete(i))}>
             <code>{toCode(view)}</code>
-          </label>
+          </Choice>
         ))}
       </fieldset>
       <fieldset>
         <legend>{trans.__('Format')}</legend>
         {formats.map(([format, label]) => (
-          <label key={format} className="jp-mod-choice">
-            <input
-              type="radio"
-              name="jp-Megalens-format"
-              defaultChecked={format === answer.format}
-              onChange={() => (answer.format = format)}
-            />
+          <Choice
+            key={format}
+            type="radio"
+            name="jp-Megalens-format"
+            defaultChecked={format === answer.format}
+            change={() => (answer.format = format)}
+          >
             {label}
-          </label>
+          </Choice>
         ))}
       </fieldset>
     </>

@@ -1,12 +1,11 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import { formatInteger } from '../../charts/format';
 import type { Control } from '../../protocol/messages.generated';
-import type { ApplyState } from '../trace/draft';
 import { Confirm } from '../shell/dialogs';
 import type { ControlModel } from './control-model';
 import type { IOpenRun } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
+import { askedText } from '../trace/apply-bar';
 import { NumberInput } from '../trace/schema-form';
 import { PanelButton } from '../shell/section';
 
@@ -138,18 +137,4 @@ type Hinted = (typeof HINTED)[number];
 
 function missing(controls: readonly Control[]): Hinted[] {
   return HINTED.filter(control => !controls.includes(control));
-}
-
-function askedText(asked: ApplyState, trans: TranslationBundle): string {
-  switch (asked.kind) {
-    case 'idle':
-    case 'applied':
-      return '';
-    case 'sent':
-      return trans.__('Asking the run…');
-    case 'accepted':
-      return trans.__('Takes effect at step %1', formatInteger(asked.step));
-    case 'refused':
-      return trans.__('Not changed. %1', asked.message);
-  }
 }

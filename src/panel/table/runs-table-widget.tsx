@@ -13,6 +13,7 @@ import type { PanelModel } from '../shell/panel-model';
 import { CompareBar } from '../runs/compare-bar';
 import { bytesOf, isDeletable } from '../runs/keep-newest';
 import { runMark } from '../runs/run-mark';
+import { Select } from '../shell/fields';
 import { NoticeBox, PanelButton } from '../shell/section';
 import { CourseLine, CoursesPicture, reasonText } from './courses-picture';
 import { SmallCourses } from './small-courses';
@@ -124,17 +125,12 @@ function RunsTable(props: {
           <div className="jp-MegalensCourses-bar">
             <label>
               {trans.__('Number')}{' '}
-              <select
+              <Select
                 className="jp-MegalensSelect"
                 value={courses.name}
-                onChange={event => props.choose({ ...choice, name: event.target.value })}
-              >
-                {[...new Set([courses.name, ...courses.names])].map(name => (
-                  <option key={name} value={name}>
-                    {name}
-                  </option>
-                ))}
-              </select>
+                options={[...new Set([courses.name, ...courses.names])]}
+                choose={name => props.choose({ ...choice, name })}
+              />
             </label>
             <label>
               <input
@@ -283,33 +279,29 @@ function GroupSelect(props: {
   const isShared = (setting: string): boolean =>
     new Set(rows.map(({ settings }) => settings.get(setting))).size <= MOST_GROUPS;
   const settings = differing(rows).filter(isShared);
+  const hasTags = rows.some(({ entry }) => (entry.tags ?? []).length > 0);
   const { by, ...rest } = choice;
   const value = by === undefined ? '' : by === 'tags' ? 'tags' : `setting ${by.setting}`;
   return (
     <label>
       {trans.__('Small pictures by')}{' '}
-      <select
+      <Select
         className="jp-MegalensSelect"
         value={value}
-        onChange={({ target }) =>
+        options={[
+          ['', trans.__('nothing')],
+          ...(hasTags ? [['tags', trans.__('tags')] as const] : []),
+          ...settings.map(setting => [`setting ${setting}`, setting] as const)
+        ]}
+        choose={chosen =>
           choose({
             ...rest,
-            ...(target.value === 'tags'
+            ...(chosen === 'tags'
               ? { by: 'tags' as const }
-              : target.value !== '' && { by: { setting: target.value.slice('setting '.length) } })
+              : chosen !== '' && { by: { setting: chosen.slice('setting '.length) } })
           })
         }
-      >
-        <option value="">{trans.__('nothing')}</option>
-        {rows.some(({ entry }) => (entry.tags ?? []).length > 0) && (
-          <option value="tags">{trans.__('tags')}</option>
-        )}
-        {settings.map(setting => (
-          <option key={setting} value={`setting ${setting}`}>
-            {setting}
-          </option>
-        ))}
-      </select>
+      />
     </label>
   );
 }

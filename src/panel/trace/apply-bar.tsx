@@ -97,7 +97,23 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
   );
 }
 
-/** What became of a change that was asked for. */
+/** What became of a change of the training that was asked for; `applied` once it is in force. */
+export function askedText(asked: ApplyState, trans: TranslationBundle, applied = ''): string {
+  switch (asked.kind) {
+    case 'idle':
+      return '';
+    case 'sent':
+      return trans.__('Asking the run…');
+    case 'accepted':
+      return trans.__('Takes effect at step %1', formatInteger(asked.step));
+    case 'applied':
+      return applied;
+    case 'refused':
+      return trans.__('Not changed. %1', asked.message);
+  }
+}
+
+/** What became of a change of what is traced. */
 export function applyText(apply: ApplyState, trans: TranslationBundle): string {
   switch (apply.kind) {
     case 'idle':

@@ -4,6 +4,7 @@ import * as React from 'react';
 import type { CompressorInfo } from '../../protocol/messages.generated';
 import type { IFault } from './draft';
 import { layerSpan } from './estimate';
+import { Select } from '../shell/fields';
 import { Field, SchemaForm } from './schema-form';
 import { translateBy } from '../../views/shared/translate';
 
@@ -108,18 +109,12 @@ export function SchemaChoice(props: {
         fault={faults.get(field) ?? faults.get(`${field}.name`)}
       >
         {shared => (
-          <select
+          <Select
             {...shared}
-            className="jp-mod-styled"
             value={chosen.name}
-            onChange={event => choose(event.target.value)}
-          >
-            {choices.map(each => (
-              <option key={each.name} value={each.name}>
-                {titleWords(each.title, t)}
-              </option>
-            ))}
-          </select>
+            options={choices.map(({ name, title }) => [name, titleWords(title, t)])}
+            choose={choose}
+          />
         )}
       </Field>
       {info !== undefined && (

@@ -3,6 +3,7 @@ import { titleWords } from '../../views/shared/describe';
 import type { Translate } from '../../views';
 import type { IFault } from './draft';
 import { own } from '../../protocol/records';
+import { Select } from '../shell/fields';
 
 /** A property of a JSON Schema, as far as forms read it. */
 interface IProperty {
@@ -119,18 +120,12 @@ function PropertyInput(
   const { property, value, change, ...shared } = props;
   if (property.enum !== undefined) {
     return (
-      <select
+      <Select
         {...shared}
-        className="jp-mod-styled"
         value={JSON.stringify(value)}
-        onChange={event => change(JSON.parse(event.target.value))}
-      >
-        {property.enum.map(option => (
-          <option key={JSON.stringify(option)} value={JSON.stringify(option)}>
-            {String(option)}
-          </option>
-        ))}
-      </select>
+        options={property.enum.map(option => [JSON.stringify(option), String(option)])}
+        choose={text => change(JSON.parse(text))}
+      />
     );
   }
   switch (property.type) {

@@ -6,6 +6,7 @@ import type { Hello, Peer } from '../../protocol/messages.generated';
 import { EMBEDDING } from '../../protocol/ranges';
 import { PASSES, PHASES } from '../../store/tensor-data';
 import type { PanelModel } from '../shell/panel-model';
+import { Select } from '../shell/fields';
 import { Section, PanelButton } from '../shell/section';
 import type { IFault, IFullSetting } from './draft';
 import { Choices, LayersField, SchemaChoice } from './schema-choice';
@@ -152,17 +153,15 @@ function FlagForm(props: {
           fault={fault('replicas')}
         >
           {shared => (
-            <select
+            <Select
               {...shared}
-              className="jp-mod-styled"
               value={setting.replicas}
-              onChange={event =>
-                trace.change(name, { replicas: event.target.value === 'all' ? 'all' : 'first' })
-              }
-            >
-              <option value="first">{trans.__('the first')}</option>
-              <option value="all">{trans.__('all %1', trace.replicas)}</option>
-            </select>
+              options={[
+                ['first', trans.__('the first')],
+                ['all', trans.__('all %1', trace.replicas)]
+              ]}
+              choose={value => trace.change(name, { replicas: value === 'all' ? 'all' : 'first' })}
+            />
           )}
         </Field>
       )}
@@ -236,28 +235,15 @@ function FlagList({ trace, trans }: { trace: TraceModel; trans: TranslationBundl
             />
           )}
           {trace.writable && presets.length > 0 && (
-            <select
-              className="jp-mod-styled"
+            <Select
               aria-label={trans.__('Presets')}
               value=""
-              onChange={event => {
-                const preset = presets[Number(event.target.value)];
-                if (preset !== undefined) {
-                  trace.take(preset);
-                }
-              }}
-            >
-              <option value="">{trans.__('Presets…')}</option>
-              {presets.map(({ title, bytes, complete }, at) => (
-                <option key={title} value={at}>
-                  {complete
-                    ? trace.isOfStep
-                      ? trans.__('%1: ≈ %2/step', trans.__(title), formatBytes(bytes))
-                      : trans.__('%1: ≈ %2/micro-batch', trans.__(title), formatBytes(bytes))
-                    : trans.__(title)}
-                </option>
-              ))}
-            </select>
+              options={[
+                ['', trans.__('Presets…')],
+                ...presets.map((preset, at) => [String(at), presetWords(preset, trace, trans)] as const)
+              ]}
+              choose={at => presets[Number(at)] && trace.take(presets[Number(at)]!)}
+            />
           )}
         </div>
       )}
@@ -269,6 +255,19 @@ function FlagList({ trace, trans }: { trace: TraceModel; trans: TranslationBundl
       {found.length === 0 && <p className="jp-MegalensHint">{trans.__('Nothing is called so.')}</p>}
     </>
   );
+}
+
+function presetWords(
+  { title, bytes, complete }: TraceModel['presets'][number],
+  { isOfStep }: TraceModel,
+  trans: TranslationBundle
+): string {
+  const words = trans.__(title);
+  return !complete
+    ? words
+    : isOfStep
+      ? trans.__('%1: ≈ %2/step', words, formatBytes(bytes))
+      : trans.__('%1: ≈ %2/micro-batch', words, formatBytes(bytes));
 }
 
 function Foreign(props: {

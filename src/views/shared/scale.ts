@@ -124,16 +124,6 @@ export function moveAmongCells(
 /** From which plot to which of several a key leads: the next, the one before, or none. */
 export const turnOf = (key: string): number => Number(key === 'PageDown') - Number(key === 'PageUp');
 
-/**
- * What a key moves a cursor by among pictures: across and down within one, and from one to another; undefined
- * where it means nothing.
- */
-export function moveAmongPictures(key: string): readonly [number, number, number] | undefined {
-  const turn = turnOf(key);
-  const by = moveOf(key);
-  return turn === 0 ? by && [...by, 0] : [0, 0, turn];
-}
-
 const MOVES: Readonly<Record<string, readonly [number, number]>> = {
   ArrowLeft: [-1, 0],
   ArrowRight: [1, 0],

@@ -60,17 +60,18 @@ export type ITableField = { readonly id: string; readonly label: string; readonl
   | { readonly kind: 'button'; readonly isDisabled: boolean; readonly press: () => void }
 );
 
-export interface ITableColumn {
+/** A column of a table, of whose rows it says something: of each by its number unless told otherwise. */
+export interface ITableColumn<R = number> {
   readonly title: string;
   /** Numbers stand at the right. */
   readonly isNumber?: boolean;
-  readonly text: (row: number) => string;
+  readonly text: (row: R) => string;
   /** What rows are put in order by; the rows' own order where it is absent. */
-  readonly sortBy?: (row: number) => number | string;
+  readonly sortBy?: (row: R) => number | string;
   /** Makes the cell a button. */
-  readonly press?: (row: number) => void;
+  readonly press?: (row: R) => void;
   /** What stands in the cell instead of its text. */
-  readonly fields?: (row: number) => readonly ITableField[];
+  readonly fields?: (row: R) => readonly ITableField[];
   /** Long texts, which wrap. */
   readonly wraps?: boolean;
 }
@@ -81,12 +82,30 @@ export interface ITable {
   readonly rows: number;
 }
 
+/** The table of a list, whose columns say something of each of its rows. */
+export function tableOf<R>(rows: readonly R[], columns: readonly ITableColumn<R>[]): ITable {
+  const at =
+    <T>(say: (row: R) => T) =>
+    (row: number): T =>
+      say(rows[row] as R);
+  return {
+    rows: rows.length,
+    columns: columns.map(({ text, sortBy, press, fields, ...column }) => ({
+      ...column,
+      text: at(text),
+      ...(sortBy && { sortBy: at(sortBy) }),
+      ...(press && { press: at(press) }),
+      ...(fields && { fields: at(fields) })
+    }))
+  };
+}
+
 /** A column of numbers, put in order by themselves. */
-export function numberColumn(
+export function numberColumn<R = number>(
   title: string,
-  read: (row: number) => number,
-  text: (value: number, row: number) => string = value => formatNumber(value)
-): ITableColumn {
+  read: (row: R) => number,
+  text: (value: number, row: R) => string = value => formatNumber(value)
+): ITableColumn<R> {
   return { title, isNumber: true, text: row => text(read(row), row), sortBy: read };
 }
 

@@ -2,7 +2,7 @@ import { readableStreams } from '../../../protocol/streams';
 import { STREAMS } from '../../../protocol/streams';
 import { boundedText } from '../../../protocol/texts';
 import type { IRowsQuery, IStreamRows } from '../../../store/row-store';
-import type { IRunSource, SourceChange } from '../../../store/source';
+import type { IRunSource } from '../../../store/source';
 import { type ITokenLocation, RowCells } from './generation-rows';
 
 export interface ICandidate {
@@ -195,41 +195,19 @@ function candidatesAt(cells: RowCells, at: number): ICandidate[] {
 const share = (value: number): number => (value >= 0 && value <= 1.0001 ? Math.min(1, value) : NaN);
 
 /** Where the tensors of a text lie, and what its tokens are. */
-interface ITextLocations {
+export interface ITextLocations {
   readonly locations: readonly ITokenLocation[];
   /** Each token by itself, by position; empty where it is not known. */
   readonly tokens: readonly string[];
 }
 
-/** Reads the places of one text at a time, and again when there are more tokens. */
-export class TextLocations {
-  constructor(private readonly _source: Pick<IRunSource, 'hello' | 'table'>) {}
-
-  /** Take note of news of the run. */
-  note(change: SourceChange): void {
-    if (change.kind === 'rows' && change.stream === 'tokens') {
-      this._read = null;
-    }
-  }
-
-  read(generation: number, sequence: number): Promise<ITextLocations> {
-    const key = `${generation} ${sequence}`;
-    if (this._read !== null && this._key === key) {
-      return this._read;
-    }
-    const read = readTokens(this._source, generation, sequence, undefined, LOCATION_COLUMNS).then(placesOf);
-    [this._key, this._read] = [key, read];
-    read.catch(() => {
-      this._read = this._read === read ? null : this._read;
-    });
-    return read;
-  }
-
-  private _key = '';
-  private _read: Promise<ITextLocations> | null = null;
-}
-
-function placesOf(read: readonly IToken[]): ITextLocations {
+/** Read where a text lies. */
+export async function readLocations(
+  source: Tables,
+  generation: number,
+  sequence: number
+): Promise<ITextLocations> {
+  const read = await readTokens(source, generation, sequence, undefined, LOCATION_COLUMNS);
   const end = read.reduce((most, { position }) => Math.max(most, position + 1), 0);
   const tokens = new Array<string>(end).fill('');
   for (const { position, piece } of read) {

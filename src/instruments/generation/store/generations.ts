@@ -28,7 +28,6 @@ export interface IGeneration {
   readonly state: GenerationState;
   /** Seconds since the epoch at which it came into this state. */
   readonly time: number;
-  readonly who: string;
   /** Place in the queue, from 1; 0 when it does not wait. */
   readonly place: number;
   /** Of one under a perturbation the number of its clean control; 0 where there is none. */
@@ -89,7 +88,6 @@ export function generationsOf(rows: IStreamRows): IGeneration[] {
         // A state of a later version has ended somehow.
         state: GENERATION_STATES.find(each => each === cells.text('state', at)) ?? 'finished',
         time: cells.number('time', at),
-        who: boundedText(cells.text('who', at), 200),
         place: Math.max(0, cells.count('place', at)),
         control: Math.max(0, cells.count('control', at)),
         sequences: Math.max(0, cells.count('sequences', at)),
@@ -139,26 +137,6 @@ export function sequencesOf({
     Array.from({ length: samples }, (_, sample) => ({ prompt, sample, samples }))
   );
   return sequences > 0 ? all.slice(0, sequences) : all;
-}
-
-/** Reads a run's generations once, and again when there are more. */
-export class GenerationReader {
-  /** There are more, or one stands otherwise. */
-  renew(): void {
-    this._read = null;
-  }
-
-  read(source: Tables): Promise<readonly IGeneration[]> {
-    const read = (this._read ??= readGenerations(source));
-    read.catch(() => {
-      if (this._read === read) {
-        this._read = null;
-      }
-    });
-    return read;
-  }
-
-  private _read: Promise<readonly IGeneration[]> | null = null;
 }
 
 /** A request as it was kept; null where it is none. */

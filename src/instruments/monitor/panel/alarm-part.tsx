@@ -4,12 +4,13 @@ import { formatInteger } from '../../../charts/format';
 import type { IPanelHost, Json } from '../../../panel/shell/panel-host';
 import type { OpenPanelPart } from '../../../panel/shell/panel-part';
 import { Coalesced, SourceModel } from '../../../panel/shell/source-model';
+import { ReadOnce } from '../../../store/read-once';
 import { type IRunSource, type SourceChange, isOver } from '../../../store/source';
 import { said } from '../../../views/shared/said';
 import { translateBy } from '../../../views/shared/translate';
 import { alarmWords } from '../views/health-facts';
 import type { IAlarm } from '../store/alarms';
-import { AlarmReader, firstAnomaly, follows, monitorSettings, mutesOf, unmuted } from '../store/alarms';
+import { firstAnomaly, follows, monitorSettings, mutesOf, readAlarms, unmuted } from '../store/alarms';
 
 const READ_EVERY = 250;
 
@@ -75,7 +76,7 @@ class AlarmModel extends SourceModel {
   }
 
   protected override readonly gate = new Coalesced(() => void this._read(), READ_EVERY);
-  private readonly _reader = new AlarmReader();
+  private readonly _reader = new ReadOnce(readAlarms);
   private _alarms: readonly IAlarm[] = [];
   private _followed = 0;
   private _seen = 0;

@@ -1,4 +1,4 @@
-import { own } from '../../../protocol/records';
+import { byName, own } from '../../../protocol/records';
 import { readableStreams } from '../../../protocol/streams';
 import { boundedText } from '../../../protocol/texts';
 import { parseName } from '../../../protocol/tensor-name';
@@ -48,28 +48,25 @@ export const followersOf = (alarms: readonly IAlarm[], first: IAlarm): IAlarm[] 
 /** A text of anybody's rules, as a page can show it. */
 const shownText = (text: string): string => boundedText(text, 400).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '\ufffd');
 
+const NUMBERS = ['step', 'rank', 'value', 'expected', 'place'] as const;
+const TEXTS = ['rule', 'direction', 'stat', 'name', 'statistic'] as const;
+
 /** The alarms of a run's rows, in the order in which they happened. */
 export function alarmsOf({ length, columns }: IStreamRows): IAlarm[] {
-  const number = (name: string, at: number): number => Number(own(columns, name)?.[at] ?? NaN);
-  const text = (name: string, at: number): string => String(own(columns, name)?.[at] ?? '');
-  const alarms = Array.from({ length }, (_, at): IAlarm => ({
-    step: number('step', at),
-    rank: number('rank', at),
-    microBatch: number('micro_batch', at),
-    rule: text('rule', at),
-    // A severity of a later version is a note here.
-    severity: SEVERITIES.find(each => each === text('severity', at)) ?? 'note',
-    direction: text('direction', at),
-    stat: text('stat', at),
-    name: text('name', at),
-    statistic: text('statistic', at),
-    value: number('value', at),
-    expected: number('expected', at),
-    sentence: shownText(text('sentence', at)),
-    place: number('place', at),
-    samples: shownText(text('samples', at)),
-    cause: number('cause', at) || 0
-  }));
+  const alarms = Array.from({ length }, (_, at): IAlarm => {
+    const number = (name: string): number => Number(own(columns, name)?.[at] ?? NaN);
+    const text = (name: string): string => String(own(columns, name)?.[at] ?? '');
+    return {
+      ...byName(NUMBERS, number),
+      ...byName(TEXTS, text),
+      microBatch: number('micro_batch'),
+      // A severity of a later version is a note here.
+      severity: SEVERITIES.find(each => each === text('severity')) ?? 'note',
+      sentence: shownText(text('sentence')),
+      samples: shownText(text('samples')),
+      cause: number('cause') || 0
+    };
+  });
   return alarms.sort((a, b) => a.step - b.step || a.place - b.place);
 }
 
@@ -82,26 +79,6 @@ export async function readAlarms(
   }
   const [rows] = await Promise.all([source.table('alarms', {}, signal), loadSentences()]);
   return alarmsOf(rows);
-}
-
-/** Reads a run's alarms once, and again when there are more. */
-export class AlarmReader {
-  /** There are more, or all are others. */
-  renew(): void {
-    this._read = null;
-  }
-
-  read(source: Pick<IRunSource, 'hello' | 'table'>): Promise<readonly IAlarm[]> {
-    const read = (this._read ??= readAlarms(source));
-    read.catch(() => {
-      if (this._read === read) {
-        this._read = null;
-      }
-    });
-    return read;
-  }
-
-  private _read: Promise<readonly IAlarm[]> | null = null;
 }
 
 /** The first thing that went wrong, of alarms in their order; null where nothing did. */

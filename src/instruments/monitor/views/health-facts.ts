@@ -2,6 +2,7 @@ import type { HealthOptions } from '../../../protocol/views.generated';
 import { readScalars } from '../../../aggregate';
 import { groupMoments } from '../../../aggregate/group-moments';
 import { own } from '../../../protocol/records';
+import { ReadOnce } from '../../../store/read-once';
 import type { IRunSource, SourceChange } from '../../../store/source';
 import type { Loaded } from '../../../views/shared/content';
 import { PartModel } from '../../../views/shared/view-model';
@@ -14,7 +15,7 @@ import {
   monitorSettings,
   mutesOf,
   unmuted,
-  AlarmReader,
+  readAlarms,
   follows
 } from '../store/alarms';
 import { formatInteger, formatNumber } from '../../../charts';
@@ -335,7 +336,7 @@ export class HealthReader {
     };
   }
 
-  private readonly _alarms = new AlarmReader();
+  private readonly _alarms = new ReadOnce(readAlarms);
   private _bad: Promise<IFirstBad | null> | null = null;
 }
 

@@ -5,7 +5,7 @@ import { tableOnly, type Loaded, type INote } from '../../../views/shared/conten
 import { said } from '../../../views/shared/said';
 import type { Translate } from '../../../views/shared/translate';
 import { nothingYet } from '../../../views/shared/states';
-import { numberColumn, type ITableColumn, type ITableField } from '../../../views/shared/table';
+import { numberColumn, tableOf, type ITableColumn, type ITableField } from '../../../views/shared/table';
 import { PartModel } from '../../../views/shared/view-model';
 import { isMuted, follows, reachedFrom, type IAlarm, type IMuted } from '../store/alarms';
 import type { HealthReader, IHealthFacts, IAlarmGroup } from './health-facts';
@@ -34,38 +34,38 @@ export class WayPane extends HealthPane {
     }
     const reached = reachedFrom(alarms, first);
     const rows = [first, ...reached.slice(0, MOST_PARTS - 1)];
-    const number = (title: string, name: 'rank' | 'microBatch'): ITableColumn =>
+    const number = (title: string, name: 'rank' | 'microBatch'): ITableColumn<IAlarm> =>
       numberColumn(
         title,
-        row => rows[row]?.[name] ?? NaN,
+        row => row[name],
         value => (value < 0 ? '–' : formatInteger(value))
       );
-    const value = (title: string, name: 'expected' | 'value', none: string): ITableColumn =>
+    const value = (title: string, name: 'expected' | 'value', none: string): ITableColumn<IAlarm> =>
       numberColumn(
         title,
-        row => rows[row]?.[name] ?? NaN,
+        row => row[name],
         found => (Number.isNaN(found) ? none : formatNumber(found))
       );
-    const columns: ITableColumn[] = [
-      numberColumn(t('step'), row => rows[row]?.step ?? 0, formatInteger),
-      { title: t('part'), text: row => directionWords(rows[row]?.direction ?? '', t) },
+    const columns: ITableColumn<IAlarm>[] = [
+      numberColumn(t('step'), ({ step }) => step, formatInteger),
+      { title: t('part'), text: ({ direction }) => directionWords(direction, t) },
       {
         title: t('tensor'),
-        text: row => rows[row]?.name ?? '',
-        press: row => this._show(rows[row])
+        text: ({ name }) => name,
+        press: ({ name, step }) => this.pick({ name, step })
       },
-      ...(rows.some(each => each.rank >= 0) ? [number(t('rank'), 'rank')] : []),
-      ...(rows.some(each => each.microBatch >= 0) ? [number(t('micro-batch'), 'microBatch')] : []),
-      { title: t('statistic'), text: row => statisticWords(rows[row]?.statistic ?? '', t) },
+      ...(rows.some(({ rank }) => rank >= 0) ? [number(t('rank'), 'rank')] : []),
+      ...(rows.some(({ microBatch }) => microBatch >= 0) ? [number(t('micro-batch'), 'microBatch')] : []),
+      { title: t('statistic'), text: ({ statistic }) => statisticWords(statistic, t) },
       value(t('value'), 'value', 'NaN'),
       value(t('should have been'), 'expected', '–'),
-      { title: t('rule'), text: row => rows[row]?.rule ?? '' }
+      { title: t('rule'), text: ({ rule }) => rule }
     ];
     const title =
       reached.length === 0 ? t('The first anomaly') : t('The first anomaly, and what it reached next');
     return {
       content: {
-        ...tableOnly({ columns, rows: rows.length }),
+        ...tableOnly(tableOf(rows, columns)),
         title,
         caption:
           reached.length + 1 > rows.length
@@ -74,12 +74,6 @@ export class WayPane extends HealthPane {
         summary: ''
       }
     };
-  }
-
-  private _show(alarm: IAlarm | undefined): void {
-    if (alarm) {
-      this.pick({ name: alarm.name, step: alarm.step });
-    }
   }
 }
 
@@ -90,54 +84,43 @@ export class ListPane extends HealthPane {
     if (groups.length === 0) {
       return { state: nothingYet(t('There are no alarms.'), this.actions, t) };
     }
-    const columns: ITableColumn[] = [
+    const columns: ITableColumn<IAlarmGroup>[] = [
       {
         title: t('severity'),
-        text: row => severityWords(groups[row]?.severity ?? 'note', t),
-        sortBy: row => -weight(groups[row]?.severity ?? 'note')
+        text: ({ severity }) => severityWords(severity, t),
+        sortBy: ({ severity }) => -weight(severity)
       },
       {
         title: t('rule'),
-        text: row => groups[row]?.rule ?? '',
-        sortBy: row => groups[row]?.rule ?? '',
-        press: row => this.pick({ rule: groups[row]?.rule ?? null })
+        text: ({ rule }) => rule,
+        sortBy: ({ rule }) => rule,
+        press: ({ rule }) => this.pick({ rule })
       },
       {
         title: t('module'),
-        text: row => groups[row]?.module ?? '',
-        sortBy: row => groups[row]?.module ?? '',
-        press: row => {
-          const first = groups[row]?.first;
-          if (first) {
-            this.pick({ name: first.name, step: first.step });
-          }
-        }
+        text: ({ module }) => module,
+        sortBy: ({ module }) => module,
+        press: ({ first: { name, step } }) => this.pick({ name, step })
       },
-      numberColumn(t('alarms'), row => groups[row]?.count ?? 0, formatInteger),
-      numberColumn(t('first step'), row => groups[row]?.first.step ?? 0, formatInteger),
-      numberColumn(t('last step'), row => groups[row]?.last ?? 0, formatInteger),
+      numberColumn(t('alarms'), ({ count }) => count, formatInteger),
+      numberColumn(t('first step'), ({ first }) => first.step, formatInteger),
+      numberColumn(t('last step'), ({ last }) => last, formatInteger),
       numberColumn(
         t('first value'),
-        row => groups[row]?.first.value ?? NaN,
+        ({ first }) => first.value,
         value => formatFull(Number(value.toPrecision(4)))
       ),
       ...(groups.some(({ first }) => follows(first))
-        ? [{ title: t('follows from'), text: (row: number) => this._cause(alarms, groups[row]?.first) }]
+        ? [{ title: t('follows from'), text: ({ first }: IAlarmGroup) => this._cause(alarms, first) }]
         : []),
-      { title: t('what it means'), text: row => said(groups[row]?.first.sentence ?? '', t) },
+      { title: t('what it means'), text: ({ first }) => said(first.sentence, t) },
       ...(this.reader.settings.canApply
-        ? [
-            {
-              title: t('mute'),
-              text: () => '',
-              fields: (row: number): readonly ITableField[] => this._mutes(groups[row])
-            }
-          ]
+        ? [{ title: t('mute'), text: () => '', fields: (group: IAlarmGroup) => this._mutes(group) }]
         : [])
     ];
     return {
       content: {
-        ...tableOnly({ columns, rows: groups.length }),
+        ...tableOnly(tableOf(groups, columns)),
         title: t('Alarms: %1', countWords(chosen, t)),
         // What is muted says so itself, where anything is.
         caption:
@@ -150,17 +133,13 @@ export class ListPane extends HealthPane {
   }
 
   /** Name the alarm that another follows from. */
-  private _cause(alarms: readonly IAlarm[], alarm: IAlarm | undefined): string {
-    const first = alarm && follows(alarm) ? alarms.find(({ cause }) => cause === alarm.cause) : undefined;
+  private _cause(alarms: readonly IAlarm[], alarm: IAlarm): string {
+    const first = follows(alarm) ? alarms.find(({ cause }) => cause === alarm.cause) : undefined;
     return first && first !== alarm ? this.t('%1, step %2', first.rule, formatInteger(first.step)) : '';
   }
 
-  private _mutes(group: IAlarmGroup | undefined): ITableField[] {
-    if (!group) {
-      return [];
-    }
+  private _mutes({ rule, module, first }: IAlarmGroup): ITableField[] {
     const { t } = this;
-    const { rule, module, first } = group;
     const button = (label: string, title: string, muted: readonly IMuted[]): ITableField => ({
       kind: 'button',
       id: `mute.${rule}.${label}.${module}`,
@@ -185,23 +164,27 @@ export class MutedPane extends HealthPane {
     if (muted.length === 0) {
       return { state: nothingYet(t('Nothing is muted.'), this.actions, t) };
     }
-    const counts = muted.map(each => hidden.filter(alarm => isMuted(alarm, [each])).length);
-    const columns: ITableColumn[] = [
-      { title: t('rule'), text: row => muted[row]?.rule ?? '*' },
-      { title: t('tensors'), text: row => muted[row]?.name ?? '*' },
-      numberColumn(t('alarms that are not shown'), row => counts[row] ?? 0, formatInteger),
+    const rows = muted.map((each, at) => ({
+      ...each,
+      at,
+      count: hidden.filter(alarm => isMuted(alarm, [each])).length
+    }));
+    const columns: ITableColumn<(typeof rows)[number]>[] = [
+      { title: t('rule'), text: ({ rule }) => rule ?? '*' },
+      { title: t('tensors'), text: ({ name }) => name ?? '*' },
+      numberColumn(t('alarms that are not shown'), ({ count }) => count, formatInteger),
       ...(canApply
         ? [
             {
               title: t('muted'),
               text: () => t('Unmute'),
-              fields: (row: number) => [
+              fields: ({ at }: { readonly at: number }) => [
                 {
                   kind: 'button' as const,
-                  id: `unmute.${row}`,
+                  id: `unmute.${at}`,
                   label: t('Unmute'),
                   isDisabled: false,
-                  press: () => void settings.unmute(row)
+                  press: () => void settings.unmute(at)
                 }
               ]
             }
@@ -211,7 +194,7 @@ export class MutedPane extends HealthPane {
     const sentence = appliedWords(settings.changeOf('muted'), t);
     return {
       content: {
-        ...tableOnly({ columns, rows: muted.length }),
+        ...tableOnly(tableOf(rows, columns)),
         title: t('Muted'),
         caption: [
           t('Alarms of these are not raised while they are muted; * stands for anything.'),
@@ -241,46 +224,40 @@ export class RulesPane extends PartModel<HealthOptions, HealthReader> {
     if (rules.length === 0) {
       return Promise.resolve({ state: nothingYet(t('No rules are announced.'), this.actions, t) });
     }
-    const ruleAt = (row: number): IRuleInfo =>
-      rules[row] ?? { name: '', title: '', description: '', parameters: [] };
-    const isOn = (row: number): boolean => settings.valueOf(ruleAt(row).name, 'on') !== false;
-    const fieldsOf = (of: (rule: IRuleInfo) => readonly ITableField[]): Partial<ITableColumn> =>
-      settings.canEdit ? { fields: row => of(ruleAt(row)) } : {};
-    const columns: ITableColumn[] = [
+    const isOn = ({ name }: IRuleInfo): boolean => settings.valueOf(name, 'on') !== false;
+    const fieldsOf = (
+      fields: (rule: IRuleInfo) => readonly ITableField[]
+    ): Partial<ITableColumn<IRuleInfo>> => (settings.canEdit ? { fields } : {});
+    const columns: ITableColumn<IRuleInfo>[] = [
       {
         title: t('on'),
-        text: row => (isOn(row) ? t('on') : t('off')),
-        ...fieldsOf(({ name, title }) => [
+        text: rule => (isOn(rule) ? t('on') : t('off')),
+        ...fieldsOf(rule => [
           {
             kind: 'switch',
-            id: `${name}.on`,
-            label: t('%1 judges', title),
-            value: settings.valueOf(name, 'on') !== false,
-            change: value => settings.edit(name, 'on', value)
+            id: `${rule.name}.on`,
+            label: t('%1 judges', rule.title),
+            value: isOn(rule),
+            change: value => settings.edit(rule.name, 'on', value)
           }
         ])
       },
-      { title: t('rule'), text: row => ruleAt(row).title, sortBy: row => ruleAt(row).title },
-      {
-        title: t('alarms in the recording'),
-        text: row => countedWords(settings, ruleAt(row).name, t)
-      },
+      { title: t('rule'), text: ({ title }) => title, sortBy: ({ title }) => title },
+      { title: t('alarms in the recording'), text: ({ name }) => countedWords(settings, name, t) },
       {
         title: t('parameters'),
-        text: row =>
-          ruleAt(row)
-            .parameters.map(
-              ({ name, title }) => `${title} ${shown(settings.valueOf(ruleAt(row).name, name))}`
-            )
+        text: rule =>
+          rule.parameters
+            .map(({ name, title }) => `${title} ${shown(settings.valueOf(rule.name, name))}`)
             .join(', '),
         ...fieldsOf(rule => this._numbers(rule)),
         wraps: true
       },
-      { title: t('what it means'), text: row => ruleAt(row).description, wraps: true }
+      { title: t('what it means'), text: ({ description }) => description, wraps: true }
     ];
     return Promise.resolve({
       content: {
-        ...tableOnly({ columns, rows: rules.length }),
+        ...tableOnly(tableOf(rules, columns)),
         title: t('Rules'),
         notes: this._notes(),
         caption: this._caption(),

@@ -1,4 +1,4 @@
-import { own } from '../../../protocol/records';
+import { byName, own } from '../../../protocol/records';
 import { type IQuestion, asArray, asObject, badAnswer } from '../../../client/rest';
 import type { PipelineStepsRequest } from '../../../protocol/requests.generated';
 import type { IReportPart } from '../../../report/report-part';
@@ -75,6 +75,8 @@ export const PIPELINE: IQuestion<PipelineStepsRequest, IPipelineSteps> = {
   }
 };
 
+const COLUMNS = ['step', 'stage', 'rank', 'chunk', 'virtualStage', 'microBatch', 'begin', 'end'] as const;
+
 /** Most operations of measured steps that a file holds, but for those of one step. */
 const PIPELINE_OPERATIONS = 20_000;
 
@@ -88,21 +90,13 @@ function embeddedPipeline(answer: IPipelineSteps): IPipelineSteps {
     at > 0 ? Math.min((operations.step[at - 1] ?? newest) + 1, newest) : (steps[0]?.step ?? newest);
   const first = operations.step.findIndex(step => step >= from);
   const retained = steps.filter(({ step }) => step >= from);
-  const cut = <T>(column: readonly T[]): readonly T[] => (first > 0 ? column.slice(first) : column);
   return {
     ...answer,
     steps: retained,
     left: answer.left + steps.length - retained.length,
     operations: {
-      step: cut(operations.step),
-      stage: cut(operations.stage),
-      rank: cut(operations.rank),
-      chunk: cut(operations.chunk),
-      virtualStage: cut(operations.virtualStage),
-      kind: cut(operations.kind),
-      microBatch: cut(operations.microBatch),
-      begin: cut(operations.begin),
-      end: cut(operations.end)
+      ...byName(COLUMNS, name => operations[name].slice(Math.max(0, first))),
+      kind: operations.kind.slice(Math.max(0, first))
     }
   };
 }
@@ -163,10 +157,8 @@ export function pipelineOf(value: unknown): IPipelineSteps | null {
 
 function columnsOf(columns: Record<string, unknown>): IPipelineColumns {
   const kind = list(columns['kind'], 'kind', MOST_OPERATIONS).map(kindOf);
-  const column = (name: string): number[] => {
-    const values = wholes(own(columns, name), name, kind.length);
-    return fitting(values, kind.length, name);
-  };
+  const column = (name: string): number[] =>
+    fitting(wholes(own(columns, name), name, kind.length), kind.length, name);
   const times = (name: string): number[] =>
     fitting(list(own(columns, name), name, kind.length).map(time), kind.length, name);
   const [begin, end] = [times('begin_ms'), times('end_ms')];

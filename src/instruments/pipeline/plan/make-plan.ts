@@ -105,19 +105,7 @@ const SCHEDULES: Readonly<Record<MadeSchedule, ISchedule>> = {
 };
 
 /** Schedules that `makePlan` makes, in the order in which they are shown. */
-export const MADE_SCHEDULES: readonly MadeSchedule[] = [
-  'gpipe',
-  '1f1b',
-  'interleaved_1f1b',
-  'depth_first',
-  'breadth_first',
-  'megadpp',
-  'zb_h1',
-  'zb_h2',
-  'zb_v',
-  'dualpipe',
-  'dualpipev'
-];
+export const MADE_SCHEDULES = Object.keys(SCHEDULES) as readonly MadeSchedule[];
 
 /** What people call a schedule; a name that is none of the planner's stays as it is. */
 export function scheduleTitle(name: string): string {

@@ -1,6 +1,6 @@
 import type { IPipelineSteps } from '../client/pipeline-api';
 import type { PipelineTimes, PlanRequest, Plan } from '../protocol/pipeline.generated';
-import { quantile } from './simulation';
+import { latencyOf, median } from './simulation';
 import type { OperationTable, IPlanShape } from './plan-shape';
 import {
   KINDS,
@@ -204,11 +204,6 @@ export function timesFromMeasured(rows: IMeasured, shape: IPlanShape): IMeasured
       .filter(at => rows.kind[at] === 'O')
       .forEach(at => optimizer[rows.stage[at]!]?.push(rows.end[at]! - rows.begin[at]!));
   }
-  const median = (values: readonly number[]): number =>
-    quantile(
-      [...values].sort((a, b) => a - b),
-      0.5
-    );
   const list = (kind: number): number[] =>
     Array.from({ length: parts }, (_, part) => median(durations[kind * parts + part]!));
   const [forward, whole, input, weight] = [list(0), list(1), list(2), list(3)] as [
@@ -231,10 +226,6 @@ export function timesFromMeasured(rows: IMeasured, shape: IPlanShape): IMeasured
     const middle = median(each);
     return middle > 0 ? each.map(ms => Math.abs(ms / middle - 1)) : [];
   });
-  const least = quantile(
-    gaps.sort((a, b) => a - b),
-    0.25
-  );
   const half = whole.map(ms => ms / 2);
   return {
     times: {
@@ -251,7 +242,7 @@ export function timesFromMeasured(rows: IMeasured, shape: IPlanShape): IMeasured
             )
           }
         : {}),
-      latency: Number.isFinite(least) ? Math.max(0, least) : 0,
+      latency: latencyOf(gaps),
       jitter: Math.min(2, 1.4826 * median(deviations))
     },
     steps: steps.length,

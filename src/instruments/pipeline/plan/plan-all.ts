@@ -254,8 +254,6 @@ export interface IComparison {
   /** Length of the two, without optimizers. */
   readonly plannedMs: number;
   readonly measuredMs: number;
-  /** Of two stages that are late, the one whose own compute is: where to look first. Null where none is. */
-  readonly cause: number | null;
 }
 
 /**
@@ -320,14 +318,12 @@ export function compare(predicted: IPlanned, measured: IMeasured): IComparison {
       missing: all.length - there.length
     };
   });
-  const slowest = stages.reduce((a, b) => (b.computeMs > a.computeMs ? b : a));
   return {
     stages,
     rows,
     beginMs,
     plannedMs: Math.max(...stages.map(each => each.plannedMs)),
-    measuredMs: Math.max(...stages.map(each => each.measuredMs)),
-    cause: slowest.computeMs > 0.01 * nominalMs ? slowest.stage : null
+    measuredMs: Math.max(...stages.map(each => each.measuredMs))
   };
 
   /** Where a stage's time went: in operations, waiting for others to end, waiting after that. */

@@ -40,16 +40,8 @@ function passOf(at: number, stages: number, chunks: number): { chunk: number; mi
  * Huang et al. 2019, "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism". Keeps
  * the activations of all micro-batches.
  */
-export function gpipe(stage: number, _stages: number, microBatches: number): StageOrder {
-  const order = new StageOrder();
-  for (let at = 0; at < microBatches; at += 1) {
-    order.forward(stage, at);
-  }
-  for (let at = 0; at < microBatches; at += 1) {
-    order.backward(stage, at);
-  }
-  return order;
-}
+export const gpipe = (stage: number, _stages: number, microBatches: number): StageOrder =>
+  inTurn(stage, microBatches, microBatches);
 
 /**
  * 1F1B: as many forward passes as there are stages behind, then one forward and one backward pass in turn.
@@ -57,9 +49,12 @@ export function gpipe(stage: number, _stages: number, microBatches: number): Sta
  * Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
  * section 2.2.1. Stage r keeps at most P - r micro-batches.
  */
-export function oneForwardOneBackward(stage: number, stages: number, microBatches: number): StageOrder {
+export const oneForwardOneBackward = (stage: number, stages: number, microBatches: number): StageOrder =>
+  inTurn(stage, Math.min(stages - 1 - stage, microBatches), microBatches);
+
+/** So many forward passes first, then one forward and one backward pass in turn. */
+function inTurn(stage: number, ahead: number, microBatches: number): StageOrder {
   const order = new StageOrder();
-  const ahead = Math.min(stages - 1 - stage, microBatches);
   for (let at = 0; at < microBatches + ahead; at += 1) {
     if (at < microBatches) {
       order.forward(stage, at);

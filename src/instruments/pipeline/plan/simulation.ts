@@ -237,6 +237,21 @@ export function* spreadOf(simulation: Simulation, seed: number): Generator<void,
   };
 }
 
+export const median = (values: readonly number[]): number =>
+  quantile(
+    [...values].sort((a, b) => a - b),
+    0.5
+  );
+
+/** The latency of messages that a receiver was idle for, by how long each took: see `timesFromMeasured`. */
+export function latencyOf(gaps: readonly number[]): number {
+  const least = quantile(
+    [...gaps].sort((a, b) => a - b),
+    0.25
+  );
+  return Number.isFinite(least) ? Math.max(0, least) : 0;
+}
+
 /** A quantile of sorted numbers, between two of them in proportion. */
 export function quantile(sorted: ArrayLike<number>, share: number): number {
   const index = share * (sorted.length - 1);

@@ -5,7 +5,7 @@ import { LanePicture } from '../../../views/kits/lanes/lane-picture';
 import type { IMark } from '../../../views/shared/content';
 import type { Control } from '../../../views/shared/control';
 import type { Translate } from '../../../views/shared/translate';
-import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-model';
+import { ViewModel, type IPictured, type IViewEnvironment } from '../../../views/shared/view-model';
 import type { ILane, ILaneGroup, IGanttBar, IOperation, OperationKind } from './plan-lanes';
 import { piecesOf } from './plan-lanes';
 import type { PipelineOptions } from '../../../protocol/views.generated';
@@ -180,7 +180,7 @@ export abstract class GanttPane<
     this.env.refresh(false);
   }
 
-  protected override get drawn(): LanePicture<IGanttBar> {
+  protected override get drawn(): IPictured {
     return this._gantt;
   }
 

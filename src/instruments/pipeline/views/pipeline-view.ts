@@ -7,7 +7,7 @@ import { COLORS, formatBytes, formatInteger, formatNumber, timeWords } from '../
 import type { IMark, IMoved, Loaded } from '../../../views/shared/content';
 import { lineColors } from '../../../views/kits/lines/legend';
 import { lineRecipe } from '../../../views/kits/lines/line-recipe';
-import type { ILine } from '../../../views/kits/lines/line';
+import { type ILine, lineAt } from '../../../views/kits/lines/line';
 import { nothingYet } from '../../../views/shared/states';
 import { hold, moveOf, indexBefore, padded } from '../../../views/shared/scale';
 import type { ITip } from '../../../views/shared/table';
@@ -154,20 +154,7 @@ function stepped(
     x.set([at, time[index + 1] ?? end], 2 * index);
     value.set([gb, gb], 2 * index);
   });
-  const name = t('stage %1', formatNumber(stage));
-  return {
-    key: String(stage),
-    name,
-    label: name,
-    run: 0,
-    layer: stage,
-    x,
-    value,
-    step: x,
-    starts: [],
-    isThin: false,
-    nonFinite: new Float64Array(x.length)
-  };
+  return lineAt(t('stage %1', formatNumber(stage)), stage, x, value);
 }
 
 type Options = Required<PipelineOptions>;

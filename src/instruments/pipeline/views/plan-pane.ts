@@ -106,70 +106,6 @@ export class SchedulesPane extends PipelinePane {
   private _shown: readonly IPlanned[] = [];
 }
 
-interface IVerdictActions {
-  readonly t: Translate;
-  readonly nameOf: (planned: IPlanned) => string;
-  readonly copyCode: () => void;
-  readonly show: (schedule: string) => void;
-  /** Have the training run a plan; null where it does not let viewers. */
-  readonly apply: ((planned: IPlanned) => void) | null;
-}
-
-/** Whether another schedule is worth it, and what this run can switch to without moving stages or chunks. */
-function verdictNotes(read: IPipelineRead, shown: IPlanned, actions: IVerdictActions): INote[] {
-  const { apply, nameOf, show, t } = actions;
-  const { best, measured } = read;
-  if (best === null) {
-    return [];
-  }
-  const made = read.planned.flatMap(each => ('refused' in each ? [] : [each]));
-  const now = made.find(({ schedule }) => schedule === 'measured') ?? shown;
-  const { change } = verdict(best, now);
-  const isBest = best === now || best.schedule === read.alike;
-  const words = isBest
-    ? t('%1 is the fastest of %2 schedules.', nameOf(best), formatInteger(made.length)) +
-      tieWords(best, made, nameOf, t)
-    : change === 'switch'
-      ? t('Switch to %1: %2.', nameOf(best), figures(best, now, t))
-      : t('Keep %1: %2 would be %3.', nameOf(now), nameOf(best), figures(best, now, t));
-  const text = [words, ...guessedWords(read, isBest ? [] : [best], t)].join(' ');
-  const fitting = made.filter(
-    each =>
-      measured !== null &&
-      fits(each.plan, measured.shape) &&
-      each.overMemoryBytes === 0 &&
-      !['measured', read.alike].includes(each.schedule)
-  );
-  const requested = fitting.includes(shown) ? shown : fitting.reduce<IPlanned | null>(faster, null);
-  const isApplied = requested !== null && apply !== null;
-  const first = { text, tone: 'finding' } as const;
-  if (isApplied && requested === best && !isBest) {
-    return [{ ...first, action: { label: t('Apply at the next step'), run: () => apply(requested) } }];
-  }
-  const action =
-    shown !== best
-      ? { label: t('Show it'), run: () => show(best.schedule) }
-      : now === shown
-        ? { label: t('Copy as code'), run: actions.copyCode }
-        : { label: t('Show %1', nameOf(now)), run: () => show(now.schedule) };
-  return [
-    { ...first, action },
-    ...(isApplied
-      ? [
-          {
-            text: [
-              t('This run can switch to %1: %2.', nameOf(requested), figures(requested, now, t)) +
-                tieWords(requested, fitting, nameOf, t),
-              ...guessedWords(read, [requested], t)
-            ].join(' '),
-            tone: 'finding',
-            action: { label: t('Apply at the next step'), run: () => apply(requested) }
-          } as const
-        ]
-      : [])
-  ];
-}
-
 /** Say that a plan leans on what was not measured: passes in two parts often take longer than whole ones. */
 function guessedWords({ measured }: IPipelineRead, plans: readonly IPlanned[], t: Translate): string[] {
   const isSplit = plans.some(({ plan }) => plan.order.some(order => order.includes('I')));
@@ -378,16 +314,65 @@ export class PlanPane extends PipelinePane {
     }
   }
 
+  /** Whether another schedule is worth it, and what this run can switch to as it lies. */
   private _verdict(read: IPipelineRead, shown: IPlanned): INote[] {
     const { source, t } = this;
+    const nameOf = (each: IPlanned): string => this.nameOf(each);
+    const show = ({ schedule }: IPlanned): void =>
+      this.choose({ schedule: schedule as typeof this.options.schedule });
+    // Absent where the training does not let viewers have it run a plan.
     const isOpen = own(source.hello?.configurable ?? {}, 'pipeline') && source.connection.kind === 'live';
-    return verdictNotes(read, shown, {
-      t,
-      nameOf: each => this.nameOf(each),
-      copyCode: () => void this.actions.copyCode(),
-      show: schedule => this.choose({ schedule: schedule as typeof this.options.schedule }),
-      apply: isOpen ? plan => this._apply(plan) : null
-    });
+    const apply = isOpen ? (plan: IPlanned): void => this._apply(plan) : null;
+    const { best, measured } = read;
+    if (best === null) {
+      return [];
+    }
+    const made = read.planned.flatMap(each => ('refused' in each ? [] : [each]));
+    const now = made.find(({ schedule }) => schedule === 'measured') ?? shown;
+    const { change } = verdict(best, now);
+    const isBest = best === now || best.schedule === read.alike;
+    const words = isBest
+      ? t('%1 is the fastest of %2 schedules.', nameOf(best), formatInteger(made.length)) +
+        tieWords(best, made, nameOf, t)
+      : change === 'switch'
+        ? t('Switch to %1: %2.', nameOf(best), figures(best, now, t))
+        : t('Keep %1: %2 would be %3.', nameOf(now), nameOf(best), figures(best, now, t));
+    const text = [words, ...guessedWords(read, isBest ? [] : [best], t)].join(' ');
+    const fitting = made.filter(
+      each =>
+        measured !== null &&
+        fits(each.plan, measured.shape) &&
+        each.overMemoryBytes === 0 &&
+        !['measured', read.alike].includes(each.schedule)
+    );
+    const requested = fitting.includes(shown) ? shown : fitting.reduce<IPlanned | null>(faster, null);
+    const isApplied = requested !== null && apply !== null;
+    const first = { text, tone: 'finding' } as const;
+    if (isApplied && requested === best && !isBest) {
+      return [{ ...first, action: { label: t('Apply at the next step'), run: () => apply(requested) } }];
+    }
+    const action =
+      shown !== best
+        ? { label: t('Show it'), run: () => show(best) }
+        : now === shown
+          ? { label: t('Copy as code'), run: () => void this.actions.copyCode() }
+          : { label: t('Show %1', nameOf(now)), run: () => show(now) };
+    return [
+      { ...first, action },
+      ...(isApplied
+        ? [
+            {
+              text: [
+                t('This run can switch to %1: %2.', nameOf(requested), figures(requested, now, t)) +
+                  tieWords(requested, fitting, nameOf, t),
+                ...guessedWords(read, [requested], t)
+              ].join(' '),
+              tone: 'finding',
+              action: { label: t('Apply at the next step'), run: () => apply(requested) }
+            } as const
+          ]
+        : [])
+    ];
   }
 
   private _appliedNote(): INote[] {

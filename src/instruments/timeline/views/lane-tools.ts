@@ -2,7 +2,7 @@ import { formatInteger, type Row, timeWords } from '../../../charts';
 import type { TimelineRequest } from '../../../protocol/requests.generated';
 import type { IMark, IMinimap, INote } from '../../../views/shared/content';
 import { KINDS, kindColor } from '../../../views/shared/span-kinds';
-import { type ITable, numberColumn } from '../../../views/shared/table';
+import { type ITable, numberColumn, tableOf } from '../../../views/shared/table';
 import type { Translate } from '../../../views/shared/translate';
 import type { IFoundSpan, IPiece, ISum, ITimelineAnswer } from '../client/timeline-api';
 import { HALF, kindWords } from './lanes';
@@ -153,31 +153,14 @@ export class Selection {
 
 const nameOf = ({ kind, name }: ISum, t: Translate): string => (name === '' ? kindWords(kind, t) : name);
 
-function sumsTable(sums: readonly ISum[], t: Translate): ITable {
-  const read = (field: (sum: ISum) => number) => (row: number) => field(sums[row]!);
-  return {
-    rows: sums.length,
-    columns: [
-      { title: t('name'), text: row => nameOf(sums[row]!, t), sortBy: row => nameOf(sums[row]!, t) },
-      { title: t('kind'), text: row => kindWords(sums[row]!.kind, t), sortBy: row => sums[row]!.kind },
-      numberColumn(
-        t('count'),
-        read(({ count }) => count),
-        formatInteger
-      ),
-      numberColumn(
-        t('total'),
-        read(({ total }) => total),
-        timeWords
-      ),
-      numberColumn(
-        t('mean'),
-        read(({ count, total }) => total / count),
-        timeWords
-      )
-    ]
-  };
-}
+const sumsTable = (sums: readonly ISum[], t: Translate): ITable =>
+  tableOf(sums, [
+    { title: t('name'), text: sum => nameOf(sum, t), sortBy: sum => nameOf(sum, t) },
+    { title: t('kind'), text: ({ kind }) => kindWords(kind, t), sortBy: ({ kind }) => kind },
+    numberColumn(t('count'), ({ count }) => count, formatInteger),
+    numberColumn(t('total'), ({ total }) => total, timeWords),
+    numberColumn(t('mean'), ({ count, total }) => total / count, timeWords)
+  ]);
 
 /** As a table program takes it, all digits. */
 function sumsText(sums: readonly ISum[], t: Translate): string {

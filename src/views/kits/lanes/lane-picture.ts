@@ -14,8 +14,10 @@ export interface ILanePiece {
   readonly kind: string;
 }
 
-/** A bar of a piece: how high it is, and its colour. */
-export type Bar = Readonly<Record<'y' | 'y2', number> & { readonly color: string }>;
+/** A bar of a piece: how high it is, and its colour; how wide, where that is not as long as the piece. */
+export type Bar = Readonly<
+  Record<'y' | 'y2', number> & Partial<Record<'x' | 'x2', number>> & { readonly color: string }
+>;
 
 export interface ILanesRead<P extends ILanePiece> {
   /** One whose rows are lanes. */
@@ -153,5 +155,5 @@ function legendIn<P extends ILanePiece>(read: ILanesRead<P>, dark: boolean): ILe
 
 function rowsOf<P extends ILanePiece>(piece: P, read: ILanesRead<P>, dark: boolean): Row[] {
   const [{ begin, end }, text] = [piece, read.words(piece)];
-  return read.bars(piece, dark).map(({ y, y2, color }) => ({ x: begin, x2: end, y, y2, color, text }));
+  return read.bars(piece, dark).map(bar => ({ x: begin, x2: end, ...bar, text }));
 }

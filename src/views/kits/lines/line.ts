@@ -51,6 +51,29 @@ export interface ILine extends IPoints {
   readonly half?: Float64Array;
 }
 
+/** A line of numbers at places, ascending, which are no steps. */
+export function lineAt(
+  name: string,
+  layer: number | null,
+  places: ArrayLike<number>,
+  values: ArrayLike<number>
+): ILine {
+  const x = Float64Array.from(places);
+  return {
+    key: name,
+    name,
+    label: name,
+    run: 0,
+    layer,
+    step: x,
+    x,
+    value: Float64Array.from(values),
+    starts: [],
+    isThin: false,
+    nonFinite: new Float64Array(x.length)
+  };
+}
+
 const NEEDED = ['step', 'x', 'value', 'nonFinite'] as const;
 const OPTIONAL = ['error', 'count', 'half'] as const;
 

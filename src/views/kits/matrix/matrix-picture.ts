@@ -71,8 +71,10 @@ export interface ICellPlot {
   /** Middles of the columns, ascending, and half the width of each. */
   readonly xs: ArrayLike<number>;
   readonly half: number;
-  /** Middles of the rows, each one high; null where a whole column is pointed at. */
+  /** Middles of the rows; null where a whole column is pointed at. */
   readonly ys: ArrayLike<number> | null;
+  /** Half the height of each; they are one high where it is absent. */
+  readonly halfDown?: number;
   /** How steps lie across; null where columns are something else. */
   readonly axis: StepAxis | null;
 }
@@ -230,8 +232,8 @@ export abstract class CellPicture implements IPictured {
 
   /** The mark of a cell whose middle lies there. */
   markAt(x: number, y: number, plot?: number): IMark {
-    const { facet = null, half, ys } = this._plot(plot);
-    return { facet, x: [x - half, x + half], y: ys && around(y) };
+    const { facet = null, half, ys, halfDown = 0.5 } = this._plot(plot);
+    return { facet, x: [x - half, x + half], y: ys && [y - halfDown, y + halfDown] };
   }
 
   /** The cell of a mark; null where that is of no row, or nothing can be pointed at there. */
@@ -246,11 +248,11 @@ export abstract class CellPicture implements IPictured {
   }
 
   protected cellAt(x: number, y: number, plot = 0): IGridCell | null {
-    const { xs, ys, half } = this._plot(plot);
+    const { xs, ys, half, halfDown = 0.5 } = this._plot(plot);
     const [column, row] = [nearestIndex(xs, x), ys ? nearestIndex(ys, y) : 0];
     // Edges are sums, which round.
     const isIn = this.snaps || Math.abs((xs[column] ?? NaN) - x) <= half * (1 + 1e-6);
-    return column >= 0 && isIn && (!ys || Math.abs((ys[row] ?? NaN) - y) <= 0.5)
+    return column >= 0 && isIn && (!ys || Math.abs((ys[row] ?? NaN) - y) <= halfDown)
       ? { column, row, plot }
       : null;
   }

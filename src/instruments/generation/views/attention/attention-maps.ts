@@ -1,6 +1,4 @@
-import type { IMatrix, IPlace } from '../../../../charts';
-import type { IMark } from '../../../../views/shared/content';
-import { hold, moveAmongPictures } from '../../../../views/shared/scale';
+import type { IMatrix } from '../../../../charts';
 import type { IAttentionMap, IAttentionRequest, IMapAxis, IAttentionPiece } from '../../store/attention-rows';
 import { joinAttention } from '../../store/attention-rows';
 import type { IAttentionText } from './attention-text';
@@ -282,6 +280,10 @@ export function edgesOf({ first, side }: IMapAxis, cell: number): readonly [numb
   return [first + cell * side - 0.5, first + (cell + 1) * side - 0.5];
 }
 
+/** Middles of the cells of an axis, in positions. */
+export const middlesOf = ({ first, side, count }: IMapAxis): Float64Array =>
+  Float64Array.from({ length: count }, (_, cell) => first + (cell + 0.5) * side - 0.5);
+
 /** The value of a cell; null where there is nothing. */
 export function valueAt({ map, cells }: IHeadMap, query: number, key: number): number | null {
   const at = query * map.keys.count + key;
@@ -305,95 +307,6 @@ function nonFiniteIn({ values, missing }: IMatrix): number {
     count += missing?.[cell] !== 1 && !Number.isFinite(values[cell]) ? 1 : 0;
   }
   return count;
-}
-
-export interface IAttentionCell {
-  readonly map: IHeadMap;
-  readonly query: number;
-  readonly key: number;
-}
-
-/** Where the cells of maps lie, by index of the map in the grid; x counts keys, y queries, in positions. */
-export class MapCells {
-  constructor(
-    readonly maps: readonly IHeadMap[],
-    private readonly _count: number
-  ) {}
-
-  at({ frame, x, y }: IPlace): IAttentionCell | null {
-    const map = this.maps[Number(frame.facet['layer'])];
-    return map ? this._cell(map, Math.round(y), Math.round(x)) : null;
-  }
-
-  /** The cell of a mark; also of one that was made while cells were of another size. */
-  of(mark: IMark): IAttentionCell | null {
-    const map = this.maps[Number(mark.facet?.[1])];
-    const middle = ([low, high]: readonly [number, number]): number => Math.floor((low + high) / 2);
-    return map && mark.y ? this._cell(map, middle(mark.y), middle(mark.x)) : null;
-  }
-
-  /** Where a key leads, from where the cursor was; null where it means nothing. */
-  moved(from: IAttentionCell | null, pressed: string): IAttentionCell | null {
-    const by = moveAmongPictures(pressed === 'Enter' ? 'copy' : pressed);
-    const map = this.maps[hold((from?.map.index ?? 0) + (by?.[2] ?? 0), this.maps.length)];
-    if (!by || !map) {
-      return null;
-    }
-    const { queries, keys } = map.map;
-    const [query, key] = from ? [this.queriesOf(from)[0], this.keysOf(from)[0]] : [0, 0];
-    const step = from ? by : [0, 0];
-    return {
-      map,
-      query: hold(cellAt(queries, query) + (step[1] ?? 0), queries.count),
-      key: hold(cellAt(keys, key) + (step[0] ?? 0), keys.count)
-    };
-  }
-
-  /** First and last query of a cell, padding left out. */
-  queriesOf({ map, query }: IAttentionCell): readonly [number, number] {
-    return positionsOf(map.map.queries, query, this._count);
-  }
-
-  /** First and last key. */
-  keysOf({ map, key }: IAttentionCell): readonly [number, number] {
-    return positionsOf(map.map.keys, key, this._count);
-  }
-
-  markOf({ map, query, key }: IAttentionCell): IMark {
-    const { queries, keys } = map.map;
-    return { facet: ['layer', map.index], x: edgesOf(keys, key), y: edgesOf(queries, query) };
-  }
-
-  /** The row of a cell's queries. */
-  bandOf({ map, query }: IAttentionCell): IMark {
-    return { facet: ['layer', map.index], x: this._whole, y: edgesOf(map.map.queries, query) };
-  }
-
-  /** The row of a query, in every map. */
-  rowOf(position: number): IMark | null {
-    const axis = this.maps[0]?.map.queries;
-    return axis && position < this._count
-      ? {
-          facet: null,
-          x: this._whole,
-          y: edgesOf(axis, Math.floor((position - axis.first) / axis.side))
-        }
-      : null;
-  }
-
-  layer(layer: number | null): IMark[] {
-    return this.maps
-      .filter(each => each.layer === layer)
-      .map(({ index: place }) => ({ facet: ['layer', place], x: this._whole, y: this._whole }));
-  }
-
-  private _cell(map: IHeadMap, query: number, key: number): IAttentionCell {
-    return { map, query: cellAt(map.map.queries, query), key: cellAt(map.map.keys, key) };
-  }
-
-  private get _whole(): readonly [number, number] {
-    return [-0.5, this._count - 0.5];
-  }
 }
 
 /** A key of a query, or a block of keys, and the largest probability within it. */

@@ -1,10 +1,10 @@
 import { PHASES, TOKENS, type ITensorRow } from '../../../../store/tensor-data';
 import type { AttentionOptions } from '../../../../protocol/views.generated';
 import { isAttentionRow, isCoarser, peaksWithin, locationsInRow } from '../../store/attention-rows';
-import { generationOf, GenerationReader, isUnderWay, type IGeneration } from '../../store/generations';
-import { GenerationRows, type GenerationQuery, type IGenerationRead } from '../../store/generation-rows';
+import { generationOf, isUnderWay, type IGeneration } from '../../store/generations';
+import type { GenerationQuery, IGenerationRead } from '../../store/generation-rows';
 import type { IRunSource, SourceChange } from '../../../../store/source';
-import { TextLocations } from '../../store/generated-tokens';
+import { TextTensors } from '../../store/text-tensors';
 import { firstOfEach, nearestStep, tokenRow, tokensOf } from '../../../../views/heatmap/heatmap-data';
 import { chosenLayers } from '../../../../views/shared/layers';
 import type { IAttentionText } from './attention-text';
@@ -43,22 +43,12 @@ export interface IAttentionFound {
 /** Finds the attention of a generated text, joined from its passes, or of a sample of a training step. */
 export class AttentionReader {
   constructor(private readonly _source: IRunSource) {
-    this._rows = new GenerationRows(_source);
-    this._locations = new TextLocations(_source);
+    this._texts = new TextTensors(_source);
   }
 
   /** Whether news of the run change what is found; they are taken note of. */
   concerns(change: SourceChange): boolean {
-    if (change.kind !== 'rows') {
-      return false;
-    }
-    this._locations.note(change);
-    if (change.stream === 'generations') {
-      this._generations.renew();
-    } else if (change.stream === 'tensors') {
-      this._rows.came(change.firstStep, change.lastStep);
-    }
-    return ['generations', 'tensors', 'tokens'].includes(change.stream);
+    return this._texts.concerns(change);
   }
 
   async read(question: AttentionQuestion, signal: AbortSignal): Promise<IAttentionFound> {
@@ -66,7 +56,7 @@ export class AttentionReader {
     this._mixed = null;
     const [{ layers: known }, offered] = await Promise.all([
       source.shapeOf(ATTENTION),
-      this._generations.read(source)
+      this._texts.generations.read()
     ]);
     const layers = chosenLayers(question.layers, known);
     const isOfStep = question.step !== null || offered.length === 0;
@@ -112,21 +102,24 @@ export class AttentionReader {
     if (isLate) {
       this._begun = key;
       const steps = [firstStep, lastStep] as const;
-      const read = await this._rows.readSteps(number, query, steps, locationsInRow, signal);
+      const read = await this._texts.rows.readSteps(number, query, steps, locationsInRow, signal);
       text = this._textOf(read, { ...facts, tokens: [] });
     } else {
-      const { locations, tokens } = await this._locations.read(number, sequence);
-      text = this._textOf(await this._rows.read(number, query, locations, signal), { ...facts, tokens });
+      const { locations, tokens } = await this._texts.locations.read(number, sequence);
+      text = this._textOf(await this._texts.rows.read(number, query, locations, signal), {
+        ...facts,
+        tokens
+      });
     }
     // Once: what cannot be read finer stays coarse, as its caption says.
     const isCoarse = text !== null && this._tried !== level && rowsOf(text.read).some(isCoarser);
     const rest = async (): Promise<void> => {
       await new Promise<void>(drawn => setTimeout(drawn, PAINT_MS));
-      const { locations } = await this._locations.read(number, sequence);
+      const { locations } = await this._texts.locations.read(number, sequence);
       if (isCoarse) {
         this._tried = level;
         const finer = this._queryOf(generation, layers, MOST_BYTES);
-        const read = await this._rows.read(number, finer, locations).catch(() => null);
+        const read = await this._texts.rows.read(number, finer, locations).catch(() => null);
         this._fine = read ? level : this._fine;
       }
     };
@@ -206,14 +199,12 @@ export class AttentionReader {
   }
 
   private _mixed: string | null = null;
-  private readonly _rows: GenerationRows;
   /** The text and layers that were to be read finer, and those that were. */
   private _tried = '';
   private _fine = '';
-  private readonly _locations: TextLocations;
   /** The long text of which something was drawn already. */
   private _begun = '';
-  private readonly _generations = new GenerationReader();
+  private readonly _texts: TextTensors;
 }
 
 const rowsOf = ({ passes }: IGenerationRead): ITensorRow[] => passes.flatMap(pass => [...pass.rows.values()]);

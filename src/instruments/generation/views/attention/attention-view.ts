@@ -9,7 +9,7 @@ import type { IViewDefinition } from '../../../../views/shared/definition';
 import { compressorWords } from '../../../../views/shared/describe';
 import { chosenLayers, layerName, layerWords } from '../../../../views/shared/layers';
 import { positionShown, StepShown } from '../../../../views/shared/pinned-step';
-import type { IState, IStateActions } from '../../../../views/shared/states';
+import type { IState } from '../../../../views/shared/states';
 import {
   retryAction,
   emptyFlag,
@@ -17,7 +17,6 @@ import {
   nothingYet,
   snippetState
 } from '../../../../views/shared/states';
-import type { Translate } from '../../../../views/shared/translate';
 import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
 import { isUnderWay, type IGeneration } from '../../store/generations';
 import { ATTENTION, type IAttentionFound, AttentionReader } from './attention-reader';
@@ -28,229 +27,10 @@ import { goControl, positionChip, stepsControl } from '../../../../views/shared/
 import { chip, numberField, rangesField } from '../../../../views/shared/table';
 import { generationControls } from '../shared/generation-view';
 
-export interface IAttentionToolbar {
-  readonly source: Pick<IRunSource, 'connection' | 'name'>;
-  readonly options: Options;
-  readonly found: IAttentionFound | null;
-  /** Step of the training that is wanted; null follows the newest. */
-  readonly step: number | null;
-  readonly own: readonly Control[];
-  /** What to draw again after one head in full; null where none is. */
-  readonly back: Pick<Options, 'heads' | 'kind' | 'layers'> | null;
-}
-
-export function attentionControls(
-  { source, options, found, step, own, back }: IAttentionToolbar,
-  choose: (options: Partial<AttentionOptions>) => void,
-  t: Translate
-): Control[] {
-  const isWritten = found?.generation !== undefined;
-  const kinds = { maps: t('maps'), heads: t('overview of heads') };
-  const heads = Array.from({ length: found?.text?.heads ?? 0 }, (_, head) => head);
-  const ranges = (id: 'heads' | 'layers', label: string, known: readonly number[]): Control =>
-    rangesField(
-      id,
-      label,
-      options[id],
-      known,
-      text => choose({ [id]: text }),
-      text => isRangeText(text) && !text.includes('-1')
-    );
-  const alone = back
-    ? [
-        chip(
-          'head',
-          t('Layer %1, head %2', options.layers, options.heads),
-          t('Draw all that was drawn before'),
-          () => choose(back)
-        )
-      ]
-    : [];
-  return [
-    { kind: 'name', id: 'run', text: source.name },
-    ...(isWritten || options.step === null
-      ? generationControls(
-          found?.offered ?? [],
-          found?.generation,
-          options,
-          change => choose({ ...change, step: null, position: null }),
-          t
-        )
-      : []),
-    selectControl('kind', t('Draw'), options.kind, kinds, kind =>
-      choose(
-        kind === 'heads'
-          ? { kind, layers: 'all', heads: 'all', color_range: null }
-          : { kind, color_range: null }
-      )
-    ),
-    ranges('layers', t('Layers'), found?.layers ?? []),
-    ranges('heads', t('Heads'), heads),
-    ...alone,
-    ...(isWritten ? [] : trainingControls(source, options, found, step, choose, t)),
-    ...own,
-    ...positionChip(options.position, choose, t)
-  ];
-}
-
-/** The controls of a training's attention: its step and its sample. */
-function trainingControls(
-  source: IAttentionToolbar['source'],
-  options: Options,
-  found: IAttentionFound | null,
-  step: number | null,
-  choose: (options: Partial<AttentionOptions>) => void,
-  t: Translate
-): Control[] {
-  const samples = found?.text?.sequences ?? 1;
-  const toStep = (chosen: number | null): void => choose({ step: chosen });
-  const hasTexts = (found?.offered.length ?? 0) > 0;
-  return [
-    ...(samples < 2
-      ? []
-      : [
-          numberField('sequence', t('Sample'), options.sequence, [0, samples - 1], sequence =>
-            choose({ sequence })
-          )
-        ]),
-    stepsControl(found?.steps ?? [], step, source.connection, toStep, t),
-    goControl(toStep, t),
-    ...(hasTexts
-      ? [
-          chip('training', t('Of the training'), t('Show what was generated'), () =>
-            choose({ step: null, position: null })
-          )
-        ]
-      : [])
-  ];
-}
-
 /** What writes a text with its attention. */
 const SNIPPET = 'lab.generate("…", attention=True)';
 
 type Options = Required<AttentionOptions>;
-
-interface IAttentionActions {
-  readonly source: IRunSource;
-  readonly actions: IStateActions;
-  choose(options: Partial<Options>): void;
-  readonly t: Translate;
-}
-
-/** Why there is no attention to draw. */
-async function noAttention(
-  found: Pick<IAttentionFound, 'generation' | 'layers' | 'mixed' | 'offered'>,
-  options: Options,
-  { source, actions, choose, t }: IAttentionActions
-): Promise<IState> {
-  const { hello } = source;
-  const refused = hello?.generation?.no_attention;
-  if (refused !== undefined) {
-    return nothingYet(t('This model gives no attention probabilities: %1', refused), actions, t);
-  }
-  const { generation, layers, mixed, offered } = found;
-  if (mixed !== null) {
-    return noKeys(mixed, source, actions, t);
-  }
-  if (
-    generation === undefined &&
-    offered.length === 0 &&
-    (hello === null || hello.generation === undefined)
-  ) {
-    return emptyFlag(source, ATTENTION, hello?.phase ?? 'train', actions, t);
-  }
-  if (layers.length > 0 && chosenLayers(options.layers, layers).length === 0) {
-    return noLayer(options.layers, layers, choose, t);
-  }
-  if (options.step !== null) {
-    const back = { label: t('Show what was generated'), run: () => choose({ step: null }) };
-    return {
-      kind: 'empty',
-      sentence: t('No attention was traced of this training.'),
-      action: back,
-      more: [retryAction(actions, t)]
-    };
-  }
-  if (generation === undefined) {
-    const sentence =
-      options.generation === null
-        ? t('No attention was traced. In a cell:')
-        : t('There is no generation %1. In a cell:', formatInteger(options.generation));
-    return snippetState(sentence, SNIPPET, actions, t);
-  }
-  const number = formatInteger(generation.generation);
-  if (generation.request?.attention === true) {
-    const sentence = isUnderWay(generation)
-      ? t('No attention of generation %1 has arrived yet.', number)
-      : t('No attention of generation %1 is here. %2', number, generation.message).trim();
-    return nothingYet(sentence, actions, t);
-  }
-  const write = regenerate(source, generation, choose, t);
-  const sentence = t('No attention was traced in generation %1. In a cell:', number);
-  return snippetState(sentence, SNIPPET, actions, t, write ? [write] : []);
-}
-
-/** That keys were mixed, and what keeps them apart. */
-function noKeys(mixed: string, source: IRunSource, actions: IStateActions, t: Translate): IState {
-  const { hello, connection } = source;
-  const sentence = t(
-    'Attention was kept as %1, which mixes keys: no compression keeps all of them apart, Peaks the largest of blocks.',
-    compressorWords(mixed, t)
-  );
-  const setting = own(hello?.config.flags, ATTENTION);
-  const isOffered = hello?.compressors.some(({ name }) => name === 'Peaks') === true;
-  if (connection.kind !== 'live' || !setting || !isOffered) {
-    return nothingYet(sentence, actions, t);
-  }
-  const change = async (): Promise<void> => {
-    await source.configure({ flags: { [ATTENTION]: { ...setting, compressor: { name: 'Peaks' } } } });
-  };
-  return {
-    kind: 'empty',
-    sentence,
-    action: { label: t('Keep the largest of blocks'), run: change },
-    more: [retryAction(actions, t)]
-  };
-}
-
-/** Why a choice of layers leaves nothing to draw. */
-function noLayer(
-  requested: string,
-  layers: readonly number[],
-  choose: IAttentionActions['choose'],
-  t: Translate
-): IState {
-  const [first = 0] = layers;
-  const sentence = t('There is no attention of layers %1 here, but of %2.', requested, layerWords(layers, t));
-  return emptyState(sentence, t('Show %1', layerName(first, t)), () => choose({ layers: String(first) }));
-}
-
-/** Why a choice of heads leaves nothing to draw. */
-function noHead(requested: string, heads: number, choose: IAttentionActions['choose'], t: Translate): IState {
-  return emptyState(
-    t('There are no heads %1: a layer has %2, counted from 0.', requested, formatInteger(heads)),
-    t('Show all heads'),
-    () => choose({ heads: 'all' })
-  );
-}
-
-/** Have the same text written with its attention; null where nobody can be asked. */
-function regenerate(
-  source: IRunSource,
-  { request }: IGeneration,
-  choose: IAttentionActions['choose'],
-  t: Translate
-): IState['action'] | null {
-  return source.generate && request
-    ? {
-        label: t('Write it again with attention'),
-        run: async () => {
-          const { generation } = (await source.generate?.({ ...request, attention: true })) ?? {};
-          choose({ generation: generation ?? null });
-        }
-      }
-    : null;
-}
 
 /** Which tokens each head looks at: query × key for each layer and head, or what distinguishes the heads. */
 class AttentionView extends ViewModel<AttentionOptions> {
@@ -279,14 +59,13 @@ class AttentionView extends ViewModel<AttentionOptions> {
   }
 
   async load(signal: AbortSignal): Promise<Loaded> {
-    const { options, t } = this;
+    const { options } = this;
     const near = this._steps.of(options.step);
     const found = await this._reader.read({ ...options, near }, signal);
     this._found = found;
     const { text } = found;
-    const states = { source: this.source, actions: this.actions, choose: this._choose, t };
     if (text === null) {
-      return { state: await noAttention(found, options, states) };
+      return { state: await this._nothing(found) };
     }
     if (text.rest) {
       this.env.follow(text.rest());
@@ -297,10 +76,10 @@ class AttentionView extends ViewModel<AttentionOptions> {
       Array.from({ length: text.heads }, (_, head) => head)
     );
     if (layers.length === 0) {
-      return { state: await noAttention(found, options, states) };
+      return { state: await this._nothing(found) };
     }
     if (heads.length === 0) {
-      return { state: noHead(options.heads, text.heads, this._choose, t) };
+      return { state: this._noHead(text.heads) };
     }
     const chosen = this._chosen(text);
     const position = chosen ?? text.read.passes[text.read.passes.length - 1]?.positions[1] ?? null;
@@ -310,24 +89,93 @@ class AttentionView extends ViewModel<AttentionOptions> {
   }
 
   override controls(): Control[] {
-    const { options, source, t } = this;
-    const back = this._back ?? { kind: 'maps', layers: options.layers, heads: 'all' };
-    const isAlone = options.kind === 'maps' && /^\d+$/.test(options.layers) && /^\d+$/.test(options.heads);
-    return attentionControls(
-      {
-        source,
-        options,
-        found: this._found,
-        step: this._steps.of(options.step),
-        own: this.drawn.controls(),
-        back: isAlone ? back : null
-      },
-      change => {
-        this._steps.leave();
-        this._choose(change);
-      },
-      t
+    const { options, source, t, _found: found } = this;
+    const isWritten = found?.generation !== undefined;
+    const kinds = { maps: t('maps'), heads: t('overview of heads') };
+    const known = Array.from({ length: found?.text?.heads ?? 0 }, (_, head) => head);
+    return [
+      { kind: 'name', id: 'run', text: source.name },
+      ...(isWritten || options.step === null
+        ? generationControls(
+            found?.offered ?? [],
+            found?.generation,
+            options,
+            change => this._pick({ ...change, step: null, position: null }),
+            t
+          )
+        : []),
+      selectControl('kind', t('Draw'), options.kind, kinds, kind =>
+        this._pick(
+          kind === 'heads'
+            ? { kind, layers: 'all', heads: 'all', color_range: null }
+            : { kind, color_range: null }
+        )
+      ),
+      this._ranges('layers', t('Layers'), found?.layers ?? []),
+      this._ranges('heads', t('Heads'), known),
+      ...this._aloneChip(),
+      ...(isWritten ? [] : this._trainingControls()),
+      ...this.drawn.controls(),
+      ...positionChip(options.position, change => this._pick(change), t)
+    ];
+  }
+
+  private _ranges(id: 'heads' | 'layers', label: string, known: readonly number[]): Control {
+    return rangesField(
+      id,
+      label,
+      this.options[id],
+      known,
+      text => this._pick({ [id]: text }),
+      text => isRangeText(text) && !text.includes('-1')
     );
+  }
+
+  /** That one head is drawn in full, and what to draw again after it. */
+  private _aloneChip(): Control[] {
+    const { options, t } = this;
+    const { kind, layers, heads } = options;
+    const isAlone = kind === 'maps' && /^\d+$/.test(layers) && /^\d+$/.test(heads);
+    const back = this._back ?? { kind: 'maps', layers, heads: 'all' };
+    return isAlone
+      ? [
+          chip('head', t('Layer %1, head %2', layers, heads), t('Draw all that was drawn before'), () =>
+            this._pick(back)
+          )
+        ]
+      : [];
+  }
+
+  /** The controls of a training's attention: its step and its sample. */
+  private _trainingControls(): Control[] {
+    const { options, source, t, _found: found } = this;
+    const samples = found?.text?.sequences ?? 1;
+    const toStep = (step: number | null): void => this._pick({ step });
+    const hasTexts = (found?.offered.length ?? 0) > 0;
+    return [
+      ...(samples < 2
+        ? []
+        : [
+            numberField('sequence', t('Sample'), options.sequence, [0, samples - 1], sequence =>
+              this._pick({ sequence })
+            )
+          ]),
+      stepsControl(found?.steps ?? [], this._steps.of(options.step), source.connection, toStep, t),
+      goControl(toStep, t),
+      ...(hasTexts
+        ? [
+            chip('training', t('Of the training'), t('Show what was generated'), () =>
+              this._pick({ step: null, position: null })
+            )
+          ]
+        : [])
+    ];
+  }
+
+  /** Choose by the toolbar: the step that is pinned is left. */
+  private _pick(change: Partial<AttentionOptions>): void {
+    this._steps.leave();
+    this.choose(change);
   }
 
   override clicked(mark: IMark): void {
@@ -386,7 +234,112 @@ class AttentionView extends ViewModel<AttentionOptions> {
       : [];
   }
 
-  private readonly _choose = (options: Partial<AttentionOptions>): void => this.choose(options);
+  /** Why there is no attention to draw. */
+  private async _nothing(found: IAttentionFound): Promise<IState> {
+    const { actions, options, source, t } = this;
+    const { hello } = source;
+    const refused = hello?.generation?.no_attention;
+    if (refused !== undefined) {
+      return nothingYet(t('This model gives no attention probabilities: %1', refused), actions, t);
+    }
+    const { generation, layers, mixed, offered } = found;
+    if (mixed !== null) {
+      return this._noKeys(mixed);
+    }
+    if (
+      generation === undefined &&
+      offered.length === 0 &&
+      (hello === null || hello.generation === undefined)
+    ) {
+      return emptyFlag(source, ATTENTION, hello?.phase ?? 'train', actions, t);
+    }
+    if (layers.length > 0 && chosenLayers(options.layers, layers).length === 0) {
+      return this._noLayer(layers);
+    }
+    if (options.step !== null) {
+      const back = { label: t('Show what was generated'), run: () => this.choose({ step: null }) };
+      return {
+        kind: 'empty',
+        sentence: t('No attention was traced of this training.'),
+        action: back,
+        more: [retryAction(actions, t)]
+      };
+    }
+    if (generation === undefined) {
+      const sentence =
+        options.generation === null
+          ? t('No attention was traced. In a cell:')
+          : t('There is no generation %1. In a cell:', formatInteger(options.generation));
+      return snippetState(sentence, SNIPPET, actions, t);
+    }
+    const number = formatInteger(generation.generation);
+    if (generation.request?.attention === true) {
+      const sentence = isUnderWay(generation)
+        ? t('No attention of generation %1 has arrived yet.', number)
+        : t('No attention of generation %1 is here. %2', number, generation.message).trim();
+      return nothingYet(sentence, actions, t);
+    }
+    const sentence = t('No attention was traced in generation %1. In a cell:', number);
+    return snippetState(sentence, SNIPPET, actions, t, this._rewriting(generation));
+  }
+
+  /** That keys were mixed, and what keeps them apart. */
+  private _noKeys(mixed: string): IState {
+    const { actions, source, t } = this;
+    const { hello, connection } = source;
+    const sentence = t(
+      'Attention was kept as %1, which mixes keys: no compression keeps all of them apart, Peaks the largest of blocks.',
+      compressorWords(mixed, t)
+    );
+    const setting = own(hello?.config.flags, ATTENTION);
+    const isOffered = hello?.compressors.some(({ name }) => name === 'Peaks') === true;
+    if (connection.kind !== 'live' || !setting || !isOffered) {
+      return nothingYet(sentence, actions, t);
+    }
+    const change = async (): Promise<void> => {
+      await source.configure({ flags: { [ATTENTION]: { ...setting, compressor: { name: 'Peaks' } } } });
+    };
+    return {
+      kind: 'empty',
+      sentence,
+      action: { label: t('Keep the largest of blocks'), run: change },
+      more: [retryAction(actions, t)]
+    };
+  }
+
+  /** Why a choice of layers leaves nothing to draw. */
+  private _noLayer(layers: readonly number[]): IState {
+    const { options, t } = this;
+    const [first = 0] = layers;
+    return emptyState(
+      t('There is no attention of layers %1 here, but of %2.', options.layers, layerWords(layers, t)),
+      t('Show %1', layerName(first, t)),
+      () => this.choose({ layers: String(first) })
+    );
+  }
+
+  /** Why a choice of heads leaves nothing to draw. */
+  private _noHead(heads: number): IState {
+    const { options, t } = this;
+    return emptyState(
+      t('There are no heads %1: a layer has %2, counted from 0.', options.heads, formatInteger(heads)),
+      t('Show all heads'),
+      () => this.choose({ heads: 'all' })
+    );
+  }
+
+  /** Have the same text written with its attention; nothing where nobody can be asked. */
+  private _rewriting({ request }: IGeneration): IState['action'][] {
+    const { source, t } = this;
+    if (!source.generate || !request) {
+      return [];
+    }
+    const run = async (): Promise<void> => {
+      const { generation } = (await source.generate?.({ ...request, attention: true })) ?? {};
+      this.choose({ generation: generation ?? null });
+    };
+    return [{ label: t('Write it again with attention'), run }];
+  }
 
   protected override get drawn(): IAttentionPicture {
     return this.options.kind === 'maps' ? this._maps : this._heads;
@@ -398,7 +351,7 @@ class AttentionView extends ViewModel<AttentionOptions> {
   private readonly _steps = new StepShown(this.env);
   private _found: IAttentionFound | null = null;
   /** What was drawn before one head was opened. */
-  private _back: Pick<Required<AttentionOptions>, 'heads' | 'kind' | 'layers'> | null = null;
+  private _back: Pick<Options, 'heads' | 'kind' | 'layers'> | null = null;
 }
 
 export const view: IViewDefinition<AttentionOptions> = {

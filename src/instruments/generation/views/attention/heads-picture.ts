@@ -16,7 +16,7 @@ import { measureText, attentionTitle, mapName, measureNames, textCaption } from 
 import { type IHeadMeasure, headMeasures } from './attention-maps';
 import type { IAttentionPicture, IAttentionDrawing } from './attention-text';
 
-type HeadsRecipeMeasure = Required<AttentionOptions>['measure'];
+type Measure = Required<AttentionOptions>['measure'];
 
 /** A measure of heads as layer × head. */
 interface IMeasuredHeads {
@@ -31,23 +31,8 @@ interface IMeasuredHeads {
 
 const ROW = { each: 26, least: 120, most: 480 };
 
-function headsOf(
-  layers: readonly number[],
-  heads: readonly number[],
-  measures: readonly IHeadMeasure[],
-  compressor: string
-): IMeasuredHeads {
-  const cells = {
-    rows: layers.length,
-    columns: heads.length,
-    values: Float32Array.from(measures, each => each.value),
-    missing: Uint8Array.from(measures, each => (each.queries + each.unfinished === 0 ? 1 : 0))
-  };
-  return { layers, heads, measures, cells, compressor };
-}
-
 /** Index of the head that the summary names: least entropy, or greatest measure; -1 if none is finite. */
-function tellingHead({ measures }: IMeasuredHeads, measure: HeadsRecipeMeasure): number {
+function tellingHead({ measures }: IMeasuredHeads, measure: Measure): number {
   let best = -1;
   measures.forEach(({ value }, at) => {
     const before = measures[best]?.value ?? NaN;
@@ -58,7 +43,7 @@ function tellingHead({ measures }: IMeasuredHeads, measure: HeadsRecipeMeasure):
 }
 
 /** Say which head stands out. */
-function headsSummary(shown: IMeasuredHeads, measure: HeadsRecipeMeasure, t: Translate): string {
+function headsSummary(shown: IMeasuredHeads, measure: Measure, t: Translate): string {
   const at = tellingHead(shown, measure);
   const found = shown.measures[at];
   if (!found) {
@@ -87,7 +72,7 @@ function headsSummary(shown: IMeasuredHeads, measure: HeadsRecipeMeasure, t: Tra
 }
 
 /** Say what a measure is where only maxima are known, and what was left out. */
-function boundCaption({ measures }: IMeasuredHeads, measure: HeadsRecipeMeasure, t: Translate): string[] {
+function boundCaption({ measures }: IMeasuredHeads, measure: Measure, t: Translate): string[] {
   const queries = Math.max(0, ...measures.map(each => each.queries));
   const bounds = {
     entropy: t(
@@ -113,8 +98,6 @@ function lostQueries({ measures }: IMeasuredHeads, t: Translate): string[] {
     ? [t('Rows of queries that are not finite, left out of the means: %1.', formatInteger(lost))]
     : [];
 }
-
-type Measure = Required<AttentionOptions>['measure'];
 
 const MEASURES: readonly Measure[] = ['entropy', 'distance', 'first'];
 
@@ -178,26 +161,6 @@ export class HeadsPicture extends MatrixPicture implements IAttentionPicture {
     ];
   }
 
-  override tipOf(mark: IMark): ITip | null {
-    const found = this._headOf(mark);
-    const request = this._request;
-    if (!found || !request) {
-      return null;
-    }
-    const { text } = request;
-    const { t } = this;
-    const pieces = attentionPieces(text.read, found.layer, text.sequence);
-    const lines = MEASURES.map(measure => {
-      const each = headMeasures(pieces, measure)[found.head];
-      return { name: measureNames(t)[measure], value: this._text(measure, each) };
-    });
-    const { unfinished = 0 } = headMeasures(pieces, 'entropy')[found.head] ?? {};
-    return {
-      heading: mapName(found, t),
-      lines: unfinished > 0 ? [...lines, { name: t('queries not finite'), value: String(unfinished) }] : lines
-    };
-  }
-
   clicked(mark: IMark): void {
     const found = this._headOf(mark);
     if (found) {
@@ -215,7 +178,29 @@ export class HeadsPicture extends MatrixPicture implements IAttentionPicture {
   protected words(cell: IGridCell): ICellWords {
     const found = this._headAt(cell);
     const value = this._text(this._of.options.measure, found?.measured);
-    return { tip: null, said: found ? this.t('%1: %2', mapName(found, this.t), value) : value, value };
+    return {
+      tip: found && this._tip(found),
+      said: found ? this.t('%1: %2', mapName(found, this.t), value) : value,
+      value
+    };
+  }
+
+  private _tip(found: IFoundHead): ITip | null {
+    const { t, _request: request } = this;
+    if (!request) {
+      return null;
+    }
+    const { text } = request;
+    const pieces = attentionPieces(text.read, found.layer, text.sequence);
+    const lines = MEASURES.map(measure => {
+      const each = headMeasures(pieces, measure)[found.head];
+      return { name: measureNames(t)[measure], value: this._text(measure, each) };
+    });
+    const { unfinished = 0 } = headMeasures(pieces, 'entropy')[found.head] ?? {};
+    return {
+      heading: mapName(found, t),
+      lines: unfinished > 0 ? [...lines, { name: t('queries not finite'), value: String(unfinished) }] : lines
+    };
   }
 
   protected override pressed(mark: IMark): void {
@@ -269,5 +254,11 @@ function measured({ text, layers, heads }: IAttentionDrawing, measure: Measure):
     const all = headMeasures(each, measure);
     return heads.map(head => all[head] ?? { value: NaN, queries: 0, unfinished: 0, isBound: false });
   });
-  return headsOf(layers, heads, measures, pieces.flat().at(-1)?.row.compressor ?? '');
+  const cells = {
+    rows: layers.length,
+    columns: heads.length,
+    values: Float32Array.from(measures, each => each.value),
+    missing: Uint8Array.from(measures, each => (each.queries + each.unfinished === 0 ? 1 : 0))
+  };
+  return { layers, heads, measures, cells, compressor: pieces.flat().at(-1)?.row.compressor ?? '' };
 }

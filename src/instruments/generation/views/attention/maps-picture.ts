@@ -1,24 +1,27 @@
-import { type ColorScale, type IRecipe, Pictures, type Row, type IPlace } from '../../../../charts';
+import { type ColorScale, type IRecipe, Pictures, type Row } from '../../../../charts';
 import type { AttentionOptions } from '../../../../protocol/views.generated';
 import type { IPointed } from '../../../../store/run-link';
-import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
+import { CellPicture, type ICellWords } from '../../../../views/kits/matrix/matrix-picture';
+import type { IContent, IMark } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
 import { colorRangeControl, transformControl } from '../../../../views/shared/controls';
 import type { ILinkedMarks } from '../../../../views/shared/links';
-import { colorStrip, lockedRange, scaleFromZero } from '../../../../views/shared/scale';
-import { type ITable, numberColumn, type ITip } from '../../../../views/shared/table';
+import { colorStrip, type IGridCell, lockedRange, scaleFromZero } from '../../../../views/shared/scale';
+import { type ITable, numberColumn, tableOf } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
 import { attentionPieces } from '../../store/attention-rows';
-import type {
-  IHeadMaps,
-  IMapWindow,
-  IHeadMap,
-  IAttentionCell,
-  IRankedKey,
-  IRankedQuery
+import type { IHeadMaps, IMapWindow, IHeadMap, IRankedQuery } from './attention-maps';
+import {
+  edgesOf,
+  cellAt,
+  headMaps,
+  middlesOf,
+  positionsOf,
+  rankedKeys,
+  valueAt,
+  headMeasures
 } from './attention-maps';
-import { edgesOf, cellAt, headMaps, rankedKeys, valueAt, MapCells, headMeasures } from './attention-maps';
 import type { IAttentionText, IAttentionPicture, IAttentionDrawing } from './attention-text';
 import { axisLabels, percent, spanName } from './attention-text';
 import {
@@ -51,76 +54,16 @@ function gridColumns(maps: number, heads: number, width: number): number {
   return Math.ceil(maps / Math.ceil(maps / most));
 }
 
-/**
- * Return the chart of maps.
- * @param width Pixels that the whole may take.
- */
-function mapsRecipe(
-  shown: IHeadMaps,
-  text: IAttentionText,
-  part: IMapWindow,
-  scale: ColorScale,
-  heads: number,
-  width: number,
-  pictures: Pictures,
-  t: Translate
-): IRecipe {
-  const { maps, nonFinite } = shown;
-  const columns = gridColumns(maps.length, heads, width);
-  const cell = (width - MARGINS) / columns - GAP;
-  const strip = colorStrip(scale, nonFinite > 0, t);
-  const isWide = cell >= WIDE && text.tokens.length > 0;
-  const isSingle = maps.length === 1;
-  const end = text.read.count - 0.5;
-  const isBlock = maps.some(({ map }) => map.queries.side > 1 || map.keys.side > 1);
-  pictures.keep(maps.map(each => each.index));
-  const rows = maps.map(({ index: place, map, cells }): Row => {
-    const [x, y] = [edgesOf(map.keys, 0)[0], edgesOf(map.queries, 0)[0]];
-    const [x2, y2] = [
-      edgesOf(map.keys, map.keys.count - 1)[1],
-      edgesOf(map.queries, map.queries.count - 1)[1]
-    ];
-    return { layer: place, ...pictures.draw(place, cells, scale), x, x2, y, y2 };
-  });
-  return {
-    template: 'heatmap',
-    texts: {
-      xTitle: t('key'),
-      yTitle: t('query'),
-      legendTitle: isBlock ? t('largest probability') : t('probability')
-    },
-    params: {
-      x0: -0.5,
-      x1: end,
-      y0: -0.5,
-      y1: end,
-      tokens: isWide ? axisLabels(text, part.keys) : [],
-      rowTokens: isWide ? axisLabels(text, part.queries) : [],
-      headers: Object.fromEntries(maps.map(map => [map.index, isSingle ? '' : mapName(map, t)])),
-      ...strip.params
-    },
-    datasets: { pictures: rows, legend: strip.rows },
-    painted: pictures.painted,
-    columns,
-    height: Math.round(Math.min(MOST_HEIGHT, Math.max(LEAST_WIDTH - GAP, cell)))
-  };
-}
-
 /** The keys of a query as a table. */
 function keysTable(text: IAttentionText, { queries, keys, isBlock }: IRankedQuery, t: Translate): ITable {
-  const of = spanName(text, ...queries);
-  const at = (row: number): IRankedKey => keys[row] ?? { first: 0, last: 0, share: NaN };
-  return {
-    rows: keys.length,
-    columns: [
-      {
-        title: t('Key of query %1', of),
-        text: row => spanName(text, at(row).first, at(row).last),
-        sortBy: row => at(row).first
-      },
-      numberColumn(isBlock ? t('Largest probability') : t('Probability'), row => at(row).share, percent)
-    ]
-  };
+  return tableOf(keys, [
+    {
+      title: t('Key of query %1', spanName(text, ...queries)),
+      text: ({ first, last }) => spanName(text, first, last),
+      sortBy: ({ first }) => first
+    },
+    numberColumn(isBlock ? t('Largest probability') : t('Probability'), ({ share }) => share, percent)
+  ]);
 }
 
 /** The head that looks most at the first token, or at the one before; null where nothing is known of any. */
@@ -149,52 +92,52 @@ function headHabit(
 const TIP_KEYS = 4;
 
 /** Query × key for each layer and head. */
-export class MapsPicture implements IAttentionPicture {
+export class MapsPicture extends CellPicture implements IAttentionPicture {
   constructor(
-    private readonly _env: IViewEnvironment<AttentionOptions>,
+    private readonly _of: IViewEnvironment<AttentionOptions>,
     private readonly _open: (layer: number, head: number) => void,
     private readonly _look: (position: number) => void
-  ) {}
+  ) {
+    super(_of.t, _of);
+  }
+
+  protected override readonly turns = true;
 
   draw(request: IAttentionDrawing): IContent {
-    const { _env: env } = this;
+    const { _of: env } = this;
     const { text, layers, heads, position } = request;
     const { options, t } = env;
     const window = this._window(text.read.count);
     const shown = headMaps(text, layers, heads, window, this._shown);
     this._shown = shown;
     this._request = request;
-    this._cells = new MapCells(shown.maps, text.read.count);
-    const range = lockedRange(options.color_range ?? []);
-    const scale = scaleFromZero(shown.whole, options.transform, { dark: env.isDark, range });
+    this.plots = shown.maps.map(({ index, map: { queries, keys } }) => ({
+      facet: ['layer', index],
+      x: this._whole,
+      xs: middlesOf(keys),
+      half: keys.side / 2,
+      ys: middlesOf(queries),
+      halfDown: queries.side / 2,
+      axis: null
+    }));
+    const scale = this._scaleIn(shown, env.isDark);
     this._domain = scale.domain;
     const { maps } = shown;
-    const all = [0, text.read.count - 1] as const;
-    const recipeOf = (pictures: Pictures, dark: boolean): IRecipe =>
-      mapsRecipe(
-        shown,
-        text,
-        window ?? { queries: all, keys: all },
-        scaleFromZero(shown.whole, options.transform, { dark, range }),
-        heads.length,
-        env.width,
-        pictures,
-        t
-      );
     const [only] = maps;
     const ranked =
       only && maps.length === 1 && position !== null
         ? rankedKeys(text, [only.layer], [only.head], position)
         : null;
     this._habit = headHabit(text, layers, heads);
-    const end = text.read.count - 0.5;
-    const recipe = recipeOf(this._pictures, env.isDark);
+    const recipe = this._recipe(request, shown, window, this._pictures, env.isDark);
     return {
       recipe,
       rows: Math.ceil(maps.length / (recipe.columns ?? 1)),
       // Only the middle of a signed scale is another in the dark.
-      ...(env.isDark && scale.signed ? { printed: () => recipeOf(new Pictures(), false) } : {}),
-      extent: { x: [-0.5, end], y: [-0.5, end] },
+      ...(env.isDark && scale.signed
+        ? { printed: () => this._recipe(request, shown, window, new Pictures(), false) }
+        : {}),
+      extent: { x: this._whole, y: this._whole },
       title: attentionTitle(
         text,
         maps.map(each => each.layer),
@@ -211,115 +154,178 @@ export class MapsPicture implements IAttentionPicture {
   }
 
   controls(): Control[] {
-    const { options, t, choose } = this._env;
+    const { options, t, choose } = this._of;
     return [
       transformControl(t('Colours'), options.transform, transform => choose({ transform }), t),
       ...colorRangeControl(options.color_range, this._domain, choose, () => this._shown?.whole ?? [], t)
     ];
   }
 
-  probe(point: IPlace): IMark | null {
-    const cell = this._cells.at(point);
-    // The keys of the keyboard go on from where the pointer is.
-    this._at = cell ?? this._at;
-    return cell && this._cells.markOf(cell);
-  }
-
-  tipOf(mark: IMark): ITip | null {
-    const [cell, request] = [this._cells.of(mark), this._request];
-    if (!cell || !request) {
-      return null;
+  protected words(at: IGridCell): ICellWords {
+    const [found, text] = [this._found(at), this._request?.text];
+    if (!found || !text) {
+      return { tip: null, said: '', value: '' };
     }
-    const { text } = request;
-    const { t } = this._env;
-    const { layer, head } = cell.map;
-    const queries = this._cells.queriesOf(cell);
+    const { t } = this;
+    const { map, queries, keys } = found;
+    const { layer, head } = map;
+    const [query, key] = [spanName(text, ...queries), spanName(text, ...keys)];
+    const share = valueAt(map, at.row, at.column);
+    const value = share === null ? t('nothing') : percent(share);
     const ranked = rankedKeys(text, [layer], [head], queries[0])?.keys.slice(0, TIP_KEYS) ?? [];
     return {
-      heading: mapName(cell.map, t),
-      lines: [
-        { name: t('query'), value: spanName(text, ...queries) },
-        { name: t('key'), value: spanName(text, ...this._cells.keysOf(cell)) },
-        { name: isBlock(cell.map) ? t('largest') : t('probability'), value: this._valueName(cell) },
-        ...ranked.map(({ first, last, share }, at) => ({
-          name: at === 0 ? t('most at %1', spanName(text, first, last)) : spanName(text, first, last),
-          value: percent(share)
-        }))
-      ]
+      said: t('%1, query %2, key %3: %4', mapName(map, t), query, key, value),
+      value,
+      tip: {
+        heading: mapName(map, t),
+        lines: [
+          { name: t('query'), value: query },
+          { name: t('key'), value: key },
+          { name: isBlock(map) ? t('largest') : t('probability'), value },
+          ...ranked.map(({ first, last, share: most }, place) => ({
+            name: place === 0 ? t('most at %1', spanName(text, first, last)) : spanName(text, first, last),
+            value: percent(most)
+          }))
+        ]
+      }
     };
   }
 
-  move(pressed: string): IMoved | null {
-    const [cell, text] = [this._cells.moved(this._at, pressed), this._request?.text];
-    if (!cell || !text) {
-      return null;
+  clicked(mark: IMark): void {
+    const found = this._foundOf(mark);
+    if (found && this.plots.length > 1) {
+      this._open(found.map.layer, found.map.head);
+    } else if (found && this._request?.text.generation === null) {
+      this._look(found.queries[0]);
     }
-    this._at = cell;
-    const [queries, keys] = [this._cells.queriesOf(cell), this._cells.keysOf(cell)];
-    this._env.zoom?.reveal(keys[0], queries[0]);
-    const { t } = this._env;
-    const [query, key] = [spanName(text, ...queries), spanName(text, ...keys)];
-    const value = this._valueName(cell);
-    const sentence = t('%1, query %2, key %3: %4', mapName(cell.map, t), query, key, value);
-    const mark = this._cells.markOf(cell);
-    if (pressed === 'Enter') {
-      this.clicked(mark);
-    }
-    return pressed === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
   }
 
-  clicked(mark: IMark): void {
-    const cell = this._cells.of(mark);
-    if (cell && this._cells.maps.length > 1) {
-      this._open(cell.map.layer, cell.map.head);
-    } else if (cell && this._request?.text.generation === null) {
-      this._look(this._cells.queriesOf(cell)[0]);
-    }
+  protected override pressed(mark: IMark): void {
+    this.clicked(mark);
   }
 
   insight(): IMark | null {
     const habit = this._habit;
-    const map = this._cells.maps.find(each => each.layer === habit?.layer && each.head === habit.head);
+    const map = this._shown?.maps.find(each => each.layer === habit?.layer && each.head === habit.head);
     if (!map || !habit) {
       return null;
     }
     // In the middle of the text: the first queries have nothing else to look at.
     const query = Math.floor(this._count / 2);
     const { queries, keys } = map.map;
-    const key = cellAt(keys, habit.kind === 'first' ? 0 : query - 1);
-    this._at = { map, query: cellAt(queries, query), key };
-    return this._cells.markOf(this._at);
+    const column = cellAt(keys, habit.kind === 'first' ? 0 : query - 1);
+    return this.show({ plot: map.index, row: cellAt(queries, query), column });
   }
 
   pinned(): IMark | null {
     const { position = null, isChosen = false } = { ...this._request };
     // Beside one map its keys are listed, so that it is seen whose they are.
-    const isNamed = isChosen || this._cells.maps.length === 1;
-    return position === null || !isNamed ? null : this._cells.rowOf(position);
+    const isNamed = isChosen || this.plots.length === 1;
+    return position === null || !isNamed ? null : this._rowAt(position);
   }
 
+  /** The row of a cell's queries. */
   bandOf(mark: IMark): IMark[] {
-    const cell = this._cells.of(mark);
-    return cell ? [this._cells.bandOf(cell)] : [];
+    return this.cellOf(mark) ? [{ ...mark, x: this._whole }] : [];
   }
 
-  pointedBy(mark: IMark): IPointed {
-    const cell = this._cells.of(mark);
+  override pointedBy(mark: IMark): IPointed {
+    const found = this._foundOf(mark);
     const { generation = null, sequence = null } = { ...this._request?.text };
-    const position = cell && generation !== null ? this._cells.queriesOf(cell)[0] : null;
-    return { layer: cell?.map.layer ?? null, step: null, generation, sequence, position };
+    const position = found && generation !== null ? found.queries[0] : null;
+    return { layer: found?.map.layer ?? null, step: null, generation, sequence, position };
   }
 
-  marksOf({ layer, generation, sequence, position }: IPointed): ILinkedMarks {
+  override marksOf({ layer, generation, sequence, position }: IPointed): ILinkedMarks {
     const text = this._request?.text;
     const isHere = text && generation === text.generation && sequence === text.sequence;
-    const row = isHere && typeof position === 'number' ? this._cells.rowOf(position) : null;
-    return { marks: row ? [row] : this._cells.layer(layer) };
+    const row = isHere && typeof position === 'number' ? this._rowAt(position) : null;
+    const maps = this._shown?.maps.filter(each => each.layer === layer) ?? [];
+    return {
+      marks: row
+        ? [row]
+        : maps.map(({ index }) => ({ facet: ['layer', index], x: this._whole, y: this._whole }))
+    };
+  }
+
+  /** The row of a query, in every map. */
+  private _rowAt(position: number): IMark | null {
+    const axis = this._shown?.maps[0]?.map.queries;
+    return axis && position < this._count
+      ? { facet: null, x: this._whole, y: edgesOf(axis, Math.floor((position - axis.first) / axis.side)) }
+      : null;
+  }
+
+  private _foundOf(mark: IMark): IFound | null {
+    const cell = this.cellOf(mark);
+    return cell && this._found(cell);
+  }
+
+  private _found({ plot = 0, row, column }: IGridCell): IFound | null {
+    const map = this._shown?.maps[plot];
+    return map
+      ? {
+          map,
+          queries: positionsOf(map.map.queries, row, this._count),
+          keys: positionsOf(map.map.keys, column, this._count)
+        }
+      : null;
+  }
+
+  private _scaleIn({ whole }: IHeadMaps, dark: boolean): ColorScale {
+    const { color_range: locked, transform } = this._of.options;
+    return scaleFromZero(whole, transform, { dark, range: lockedRange(locked ?? []) });
+  }
+
+  private _recipe(
+    { text, heads }: IAttentionDrawing,
+    shown: IHeadMaps,
+    window: IMapWindow | null,
+    pictures: Pictures,
+    dark: boolean
+  ): IRecipe {
+    const { t, width } = this._of;
+    const { maps, nonFinite } = shown;
+    const columns = gridColumns(maps.length, heads.length, width);
+    const cell = (width - MARGINS) / columns - GAP;
+    const scale = this._scaleIn(shown, dark);
+    const strip = colorStrip(scale, nonFinite > 0, t);
+    const isWide = cell >= WIDE && text.tokens.length > 0;
+    const all = [0, text.read.count - 1] as const;
+    const [x0, end] = this._whole;
+    pictures.keep(maps.map(each => each.index));
+    const rows = maps.map(({ index: place, map: { keys, queries }, cells }): Row => {
+      const [x, y] = [edgesOf(keys, 0)[0], edgesOf(queries, 0)[0]];
+      const [x2, y2] = [edgesOf(keys, keys.count - 1)[1], edgesOf(queries, queries.count - 1)[1]];
+      return { layer: place, ...pictures.draw(place, cells, scale), x, x2, y, y2 };
+    });
+    return {
+      template: 'heatmap',
+      texts: {
+        xTitle: t('key'),
+        yTitle: t('query'),
+        legendTitle: maps.some(isBlock) ? t('largest probability') : t('probability')
+      },
+      params: {
+        x0,
+        x1: end,
+        y0: x0,
+        y1: end,
+        tokens: isWide ? axisLabels(text, window?.keys ?? all) : [],
+        rowTokens: isWide ? axisLabels(text, window?.queries ?? all) : [],
+        headers: Object.fromEntries(maps.map(map => [map.index, maps.length === 1 ? '' : mapName(map, t)])),
+        ...strip.params
+      },
+      datasets: { pictures: rows, legend: strip.rows },
+      painted: pictures.painted,
+      columns,
+      height: Math.round(Math.min(MOST_HEIGHT, Math.max(LEAST_WIDTH - GAP, cell)))
+    };
   }
 
   /** What is looked at, and half as much on either side; null where all is. */
   private _window(count: number): IMapWindow | null {
-    const { zoom } = this._env;
+    const { zoom } = this._of;
     if (!zoom?.isZoomed || !this._shown) {
       return null;
     }
@@ -331,17 +337,16 @@ export class MapsPicture implements IAttentionPicture {
     return { queries: around(y0, y1), keys: around(x0, x1) };
   }
 
-  private _valueName({ map, query, key }: IAttentionCell): string {
-    const value = valueAt(map, query, key);
-    return value === null ? this._env.t('nothing') : percent(value);
-  }
-
   /** Least side of the blocks that there are, down and across. */
   private _finest({ text, layers }: IAttentionDrawing): readonly [number, number] {
     const pieces = layers.flatMap(layer => attentionPieces(text.read, layer, text.sequence));
     const least = (axis: 'keys' | 'queries'): number =>
       pieces.reduce((found, piece) => Math.min(found, piece[axis].side), Infinity);
     return [least('queries'), least('keys')];
+  }
+
+  private get _whole(): readonly [number, number] {
+    return [-0.5, this._count - 0.5];
   }
 
   private get _count(): number {
@@ -352,9 +357,14 @@ export class MapsPicture implements IAttentionPicture {
   private _request: IAttentionDrawing | null = null;
   private _domain: readonly [number, number] | null = null;
   private _habit: IHabit | null = null;
-  private _cells = new MapCells([], 0);
-  private _at: IAttentionCell | null = null;
   private readonly _pictures = new Pictures();
+}
+
+/** A map, and the first and last query and key of one of its cells, padding left out. */
+interface IFound {
+  readonly map: IHeadMap;
+  readonly queries: readonly [number, number];
+  readonly keys: readonly [number, number];
 }
 
 const isBlock = ({ map }: IHeadMap): boolean => map.queries.side > 1 || map.keys.side > 1;

@@ -2,17 +2,16 @@ import type { EffectsOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
 import { omissionWords } from '../../../../views/shared/describe';
 import { formatInteger, formatNumber } from '../../../../charts';
-import type { IViewEnvironment, IPictured } from '../../../../views/shared/view-model';
+import { type IViewEnvironment, Pictured } from '../../../../views/shared/view-model';
 import type { IMark, Loaded } from '../../../../views/shared/content';
 import type { ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IEffects, IEffect } from '../../store/effects';
-import { type IGeneration, isUnderWay } from '../../store/generations';
+import type { IGeneration } from '../../store/generations';
 import { promptWords } from '../shared/generation-view';
 import { positionName, type TokenTexts } from '../shared/token-axis';
 import { quoted } from '../../../../views/kits/text/token-words';
-import type { IState, IStateActions } from '../../../../views/shared/states';
-import { emptyState, nothingYet, snippetState } from '../../../../views/shared/states';
+import { emptyState, type IState } from '../../../../views/shared/states';
 import type {
   GenerateRequest,
   Perturb,
@@ -66,7 +65,7 @@ export function requestCode(request: GenerateRequest): string {
     'run.generate',
     [prompts.length === 1 ? prompts[0] : prompts],
     [
-      ...(tokens === undefined || tokens === DEFAULTS['tokens'] ? [] : [['tokens', tokens] as const]),
+      ...(tokens === undefined || tokens === DEFAULTS.tokens ? [] : [['tokens', tokens] as const]),
       ...named,
       ...(perturb ? [['perturb', bySite(perturb)] as const] : []),
       ...(sweep ? [['sweep', { [sweep.over]: sweep.values }] as const] : [])
@@ -108,7 +107,8 @@ function strength(
   return { ...has, [isRate ? 'rate' : 'coefficient']: value };
 }
 
-const DEFAULTS: Readonly<Record<string, unknown>> = {
+/** Numbers of a request that says nothing of them. */
+export const DEFAULTS = {
   tokens: 64,
   temperature: 1,
   top_k: 0,
@@ -121,94 +121,23 @@ const DEFAULTS: Readonly<Record<string, unknown>> = {
 
 function isDefault(name: string, value: unknown): boolean {
   const isEmpty = Array.isArray(value) && value.length === 0 && name === 'stop';
-  return value === null || value === undefined || value === false || isEmpty || own(DEFAULTS, name) === value;
+  return (
+    value === null ||
+    value === undefined ||
+    value === false ||
+    isEmpty ||
+    own<unknown>(DEFAULTS, name) === value
+  );
 }
 
 type Kind = Required<EffectsOptions>['kind'];
 
-export interface IEffectsAsked {
-  /** The generation that was asked for; undefined where there is none. */
-  readonly generation: IGeneration | undefined;
-  readonly options: Pick<Required<EffectsOptions>, 'generation' | 'kind' | 'sequence'>;
-  readonly choose: (options: Partial<EffectsOptions>) => void;
-  readonly actions: IStateActions;
-}
-
 /** What writes a text under a perturbation. */
-const SNIPPETS: Readonly<Record<Kind, string>> = {
+export const SNIPPETS: Readonly<Record<Kind, string>> = {
   positions: 'lab.generate("…", perturb=megalens.Noise1(0.1))',
   layers: 'lab.generate("…", perturb=megalens.Noise1(0.1))',
   sweep: 'lab.generate("…", perturb=megalens.Noise1(0.1), sweep={"coefficient": [0.01, 0.1, 1.0]})'
 };
-
-/** Why there is nothing to draw, where no effect is here. */
-export function noEffects(asked: IEffectsAsked, t: Translate): IState {
-  const { generation, options, choose, actions } = asked;
-  if (generation?.request?.perturb) {
-    const number = formatInteger(generation.generation);
-    const sentence = isUnderWay(generation)
-      ? t('Generation %1 has not been compared with its clean control yet.', number)
-      : generation.state === 'finished'
-        ? t('Nothing is here of what the perturbation of generation %1 changed.', number)
-        : t('Generation %1 ended before it was compared. %2', number, generation.message).trim();
-    return nothingYet(sentence, actions, t);
-  }
-  const code = SNIPPETS[options.kind];
-  if (options.generation !== null) {
-    const number = formatInteger(options.generation);
-    const sentence = generation
-      ? t('Generation %1 was written without a perturbation. In a cell:', number)
-      : t('There is no generation %1. In a cell:', number);
-    const newest = { label: t('Show the newest'), run: () => choose({ generation: null, sequence: 0 }) };
-    return snippetState(sentence, code, actions, t, [newest]);
-  }
-  const sentence = t('No text was written under a perturbation. In a cell:');
-  return snippetState(sentence, code, actions, t);
-}
-
-/**
- * Why there is nothing to draw of effects that are here: they are of another kind, or of another sequence.
- */
-export function otherEffects(asked: IEffectsAsked, there: readonly Kind[], t: Translate): IState {
-  const { generation, options, choose, actions } = asked;
-  const [other] = there;
-  const number = formatInteger(generation?.generation ?? NaN);
-  const show: Readonly<Record<Kind, string>> = {
-    positions: t('Show positions'),
-    layers: t('Show layers'),
-    sweep: t('Show the sweep')
-  };
-  if (other !== undefined) {
-    const sentences: Readonly<Record<Kind, string>> = {
-      positions: t('Generation %1 is not compared by position: it is a sweep.', number),
-      layers: t('Generation %1 is not compared by layer and position.', number),
-      sweep: t('Generation %1 is no sweep.', number)
-    };
-    return {
-      kind: 'empty',
-      sentence: sentences[options.kind],
-      action: { label: show[other], run: () => choose({ kind: other }) },
-      ...(options.kind === 'sweep'
-        ? {
-            code: SNIPPETS.sweep,
-            more: [{ label: t('Copy this line'), run: () => actions.copy(SNIPPETS.sweep) }]
-          }
-        : {})
-    };
-  }
-  return emptyState(
-    t('Generation %1 has no sequence %2 here.', number, formatInteger(options.sequence)),
-    t('Show sequence 0'),
-    () => choose({ sequence: 0 })
-  );
-}
-
-/** Why there are no distances to draw of effects that are here. */
-export function noDistances({ choose }: IEffectsAsked, t: Translate): IState {
-  return emptyState(t('No hidden states were compared.'), t('Show the KL divergence'), () =>
-    choose({ measure: 'kl' })
-  );
-}
 
 export interface IEffectsRead {
   readonly generation: IGeneration;
@@ -217,48 +146,91 @@ export interface IEffectsRead {
   readonly control: number;
 }
 
-export interface IEffectsPane extends IPictured {
-  readonly insight: IMark | null;
-  pinned(): IMark | null;
+/** One picture of the effects of a generation, and what is said beside it. */
+export abstract class EffectsPane extends Pictured {
+  constructor(
+    protected readonly source: IRunSource,
+    protected readonly env: IViewEnvironment<EffectsOptions>
+  ) {
+    super();
+  }
+
+  abstract get insight(): IMark | null;
+  abstract pinned(): IMark | null;
   clicked?(mark: IMark): void;
-  load(read: IEffectsRead, signal: AbortSignal): Promise<Loaded>;
-}
+  abstract load(read: IEffectsRead, signal: AbortSignal): Promise<Loaded>;
 
-export interface IEffectsSubject {
-  readonly source: IRunSource;
-  readonly env: IViewEnvironment<EffectsOptions>;
-}
+  /** Name the picture: `Effects of a perturbation, generation 3, “The capital of”`. */
+  protected title({ generation }: IEffectsRead): string {
+    const { options, t } = this.env;
+    const isSweep = options.kind === 'sweep';
+    const number = formatInteger(generation.generation);
+    const prompt = promptWords(generation, isSweep ? 0 : options.sequence);
+    return [
+      isSweep
+        ? t('Sweep of a perturbation, generation %1', number)
+        : t('Effects of a perturbation, generation %1', number),
+      ...(!isSweep && generation.sequences > 1 ? [t('sequence %1', formatInteger(options.sequence))] : []),
+      ...(prompt === '' ? [] : [quoted(prompt)])
+    ].join(', ');
+  }
 
-/** Name the picture: `Effects of a perturbation, generation 3, “The capital of”`. */
-export function effectsTitle({ generation }: IEffectsRead, { env }: IEffectsSubject): string {
-  const { options, t } = env;
-  const isSweep = options.kind === 'sweep';
-  const number = formatInteger(generation.generation);
-  const prompt = promptWords(generation, isSweep ? 0 : options.sequence);
-  return [
-    isSweep
-      ? t('Sweep of a perturbation, generation %1', number)
-      : t('Effects of a perturbation, generation %1', number),
-    ...(!isSweep && generation.sequences > 1 ? [t('sequence %1', formatInteger(options.sequence))] : []),
-    ...(prompt === '' ? [] : [quoted(prompt)])
-  ].join(', ');
-}
+  /** Say what was perturbed and with what it is compared, how it ended, and what is lacking. */
+  protected caption({ generation, effects, control }: IEffectsRead, more: readonly string[]): string[] {
+    const { t } = this.env;
+    const words = perturbationWords(generation.request, this.source.hello?.sites ?? [], t);
+    return [
+      ...(words === '' ? [] : [t('Perturbed: %1.', words)]),
+      ...(control > 0 ? [t('Clean control: generation %1.', formatInteger(control))] : []),
+      ...more,
+      ...(generation.state === 'failed' ? [t('It failed: %1', generation.message)] : []),
+      ...(generation.state === 'cancelled' ? [t('It was cancelled.')] : []),
+      ...omissionWords({ evictedRows: effects.evictedRows }, t)
+    ];
+  }
 
-/** Say what was perturbed and with what it is compared, how it ended, and what is lacking. */
-export function effectsCaption(
-  { generation, effects, control }: IEffectsRead,
-  { source, env: { t } }: IEffectsSubject,
-  more: readonly string[]
-): string[] {
-  const words = perturbationWords(generation.request, source.hello?.sites ?? [], t);
-  return [
-    ...(words === '' ? [] : [t('Perturbed: %1.', words)]),
-    ...(control > 0 ? [t('Clean control: generation %1.', formatInteger(control))] : []),
-    ...more,
-    ...(generation.state === 'failed' ? [t('It failed: %1', generation.message)] : []),
-    ...(generation.state === 'cancelled' ? [t('It was cancelled.')] : []),
-    ...omissionWords({ evictedRows: effects.evictedRows }, t)
-  ];
+  /** Why there is nothing to draw of effects that are here: they are of another kind, or another sequence. */
+  protected otherEffects({ generation }: IEffectsRead, there: readonly Kind[]): IState {
+    const { actions, choose, options, t } = this.env;
+    const [other] = there;
+    const number = formatInteger(generation.generation);
+    const show: Readonly<Record<Kind, string>> = {
+      positions: t('Show positions'),
+      layers: t('Show layers'),
+      sweep: t('Show the sweep')
+    };
+    if (other !== undefined) {
+      const sentences: Readonly<Record<Kind, string>> = {
+        positions: t('Generation %1 is not compared by position: it is a sweep.', number),
+        layers: t('Generation %1 is not compared by layer and position.', number),
+        sweep: t('Generation %1 is no sweep.', number)
+      };
+      return {
+        kind: 'empty',
+        sentence: sentences[options.kind],
+        action: { label: show[other], run: () => choose({ kind: other }) },
+        ...(options.kind === 'sweep'
+          ? {
+              code: SNIPPETS.sweep,
+              more: [{ label: t('Copy this line'), run: () => actions.copy(SNIPPETS.sweep) }]
+            }
+          : {})
+      };
+    }
+    return emptyState(
+      t('Generation %1 has no sequence %2 here.', number, formatInteger(options.sequence)),
+      t('Show sequence 0'),
+      () => choose({ sequence: 0 })
+    );
+  }
+
+  /** Why there are no distances to draw of effects that are here. */
+  protected noDistances(): IState {
+    const { choose, t } = this.env;
+    return emptyState(t('No hidden states were compared.'), t('Show the KL divergence'), () =>
+      choose({ measure: 'kl' })
+    );
+  }
 }
 
 /** The clean text and the one that was written under the perturbation. */

@@ -1,30 +1,25 @@
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
-import type { IMark, IMoved, Loaded, IContent } from '../../../../views/shared/content';
+import type { IMark, Loaded, IContent } from '../../../../views/shared/content';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { transformControl } from '../../../../views/shared/controls';
 import type { IViewDefinition } from '../../../../views/shared/definition';
-import { type IViewEnvironment, Pictured } from '../../../../views/shared/view-model';
+import { type IState, nothingYet, snippetState } from '../../../../views/shared/states';
+import type { IViewEnvironment } from '../../../../views/shared/view-model';
 import { readEffects } from '../../store/effects';
-import { controlOf, type IGeneration, readTokens } from '../../store/generations';
+import { controlOf, type IGeneration, isUnderWay, readTokens } from '../../store/generations';
 import { GenerationView } from '../shared/generation-view';
 import {
-  noEffects,
-  type IEffectsAsked,
-  noDistances,
-  otherEffects,
-  type IEffectsPane,
+  EffectsPane,
   comparedName,
   divergenceRows,
   nextLines,
   type IComparedTexts,
   divergenceWords,
-  effectsCaption,
-  effectsTitle,
   type IEffectsRead,
-  type IEffectsSubject,
   type ISequenceEffects,
-  sequenceEffects
+  sequenceEffects,
+  SNIPPETS
 } from './effects-subject';
 import {
   measureOf,
@@ -42,7 +37,6 @@ import type { ILinkedMarks } from '../../../../views/shared/links';
 import { columnOf, positionShown } from '../../../../views/shared/pinned-step';
 import { layerName } from '../../../../views/shared/layers';
 import { extentOf } from '../../../../views/shared/scale';
-import type { ITip } from '../../../../views/shared/table';
 import type { ITokenWindow, TokenTexts, ILayerCell } from '../shared/token-axis';
 import { firstDrawn, tokenSpan, windowWords, LayerMap } from '../shared/token-axis';
 import { sharing } from './series-picture';
@@ -77,21 +71,6 @@ class LayersMap extends LayerMap {
     });
   }
 
-  override tipOf(mark: IMark): ITip | null {
-    const { t, _texts: texts } = this;
-    const { layer, position } = this.coordinatesOf(mark);
-    if (layer === null || position === null || !texts) {
-      return null;
-    }
-    return {
-      heading: `${layerName(layer, t)}, ${comparedName(texts, position, t)}`,
-      lines: [
-        { name: t('relative distance'), value: this._distance({ layer, position }) },
-        ...nextLines(texts, position, t)
-      ]
-    };
-  }
-
   /** The largest distance: where, and how large; null where none is finite. */
   get peak(): { readonly mark: IMark; readonly words: string } | null {
     let best: (ILayerCell & { readonly value: number }) | null = null;
@@ -116,9 +95,18 @@ class LayersMap extends LayerMap {
     return { mark: this.markOfPlace(best), words };
   }
 
-  protected wordsOf(place: ILayerCell): { readonly where: string; readonly value: string } {
-    const where = this._texts ? comparedName(this._texts, place.position, this.t) : '';
-    return { where, value: this._distance(place) };
+  protected wordsOf(place: ILayerCell): ReturnType<LayerMap['wordsOf']> {
+    const { t, _texts: texts } = this;
+    const where = texts ? comparedName(texts, place.position, t) : '';
+    const value = this._distance(place);
+    return {
+      where,
+      value,
+      tip: texts && {
+        heading: `${layerName(place.layer, t)}, ${where}`,
+        lines: [{ name: t('relative distance'), value }, ...nextLines(texts, place.position, t)]
+      }
+    };
   }
 
   private _distance({ layer, position }: ILayerCell): string {
@@ -131,19 +119,9 @@ class LayersMap extends LayerMap {
 }
 
 /** What a perturbation changed of one text by position: next tokens, or the hidden states of each layer. */
-export class SequencePane extends Pictured implements IEffectsPane {
-  constructor(
-    private readonly _of: IEffectsSubject,
-    private readonly _asked: () => IEffectsAsked
-  ) {
-    super();
-    const { t } = _of.env;
-    this._positions = new PositionsPicture(t);
-    this._layers = new LayersMap(t);
-  }
-
+class SequencePane extends EffectsPane {
   async load(read: IEffectsRead, signal: AbortSignal): Promise<Loaded> {
-    const { env } = this._of;
+    const { env } = this;
     const { options, t } = env;
     const { effects, generation } = read;
     const facts = sequenceEffects(effects, options.sequence);
@@ -151,11 +129,11 @@ export class SequencePane extends Pictured implements IEffectsPane {
     if (numbers.length === 0 || (this._isByLayer && facts.layers.length === 0)) {
       const isSweep = effects.rows.some(({ point }) => point >= 0);
       return {
-        state: otherEffects(this._asked(), numbers.length > 0 ? ['positions'] : isSweep ? ['sweep'] : [], t)
+        state: this.otherEffects(read, numbers.length > 0 ? ['positions'] : isSweep ? ['sweep'] : [])
       };
     }
     if (!this._isByLayer && measureOf(options) === 'distance' && facts.layers.length === 0) {
-      return { state: noDistances(this._asked(), t) };
+      return { state: this.noDistances() };
     }
     const texts: IComparedTexts = {
       clean: await this._textsOf(read.control, signal),
@@ -181,8 +159,8 @@ export class SequencePane extends Pictured implements IEffectsPane {
     return {
       content: {
         ...picture,
-        title: effectsTitle(read, this._of),
-        caption: effectsCaption(read, this._of, [
+        title: this.title(read),
+        caption: this.caption(read, [
           readWords,
           ...windowWords(axis, env, t),
           ...(every > 1
@@ -216,7 +194,7 @@ export class SequencePane extends Pictured implements IEffectsPane {
     const { layer, position } = this._isByLayer
       ? this._layers.coordinatesOf(mark)
       : { layer: null, position: Math.round((mark.x[0] + mark.x[1]) / 2) };
-    const { sequence } = this._of.env.options;
+    const { sequence } = this.env.options;
     return { step: null, layer, generation: read?.generation.generation ?? null, sequence, position };
   }
 
@@ -225,28 +203,28 @@ export class SequencePane extends Pictured implements IEffectsPane {
     // Both texts have the position, the clean one and the other.
     const isHere =
       (generation === read?.generation.generation || generation === read?.control) &&
-      sequence === this._of.env.options.sequence;
+      sequence === this.env.options.sequence;
     const row = this._isByLayer && layer !== null ? this._layers.rowOf(layer) : null;
     const column = isHere && typeof position === 'number' ? [columnOf(position)] : [];
     return { marks: [...column, ...(row ? [row] : [])] };
   }
 
   private async _textsOf(generation: number, signal: AbortSignal): Promise<TokenTexts> {
-    const { source, env } = this._of;
+    const { source, env } = this;
     const tokens = generation > 0 ? await readTokens(source, generation, env.options.sequence, signal) : [];
     return new Map(tokens.map(({ position, piece }) => [position, piece]));
   }
 
   private get _isByLayer(): boolean {
-    return this._of.env.options.kind === 'layers';
+    return this.env.options.kind === 'layers';
   }
 
   protected override get drawn(): LayersMap | PositionsPicture {
     return this._isByLayer ? this._layers : this._positions;
   }
 
-  private readonly _positions: PositionsPicture;
-  private readonly _layers: LayersMap;
+  private readonly _positions = new PositionsPicture(this.env.t, this.env);
+  private readonly _layers = new LayersMap(this.env.t, this.env);
   private _read: IEffectsRead | null = null;
   /** Position that is looked at; null is none in particular. */
   private _shown: number | null = null;
@@ -258,9 +236,8 @@ export class SequencePane extends Pictured implements IEffectsPane {
 class EffectsView extends GenerationView<Required<EffectsOptions>> {
   constructor(source: IRunSource, env: IViewEnvironment<EffectsOptions>) {
     super(source, env);
-    const asked = (): IEffectsAsked => this._asked;
-    this._ofText = new SequencePane({ source, env }, asked);
-    this._ofSweep = new SweepPane({ source, env }, asked);
+    this._ofText = new SequencePane(source, env);
+    this._ofSweep = new SweepPane(source, env);
   }
 
   protected override readonly streams = ['effects', 'generations', 'tokens'];
@@ -278,14 +255,14 @@ class EffectsView extends GenerationView<Required<EffectsOptions>> {
   }
 
   async load(signal: AbortSignal): Promise<Loaded> {
-    const { options, source, t } = this;
+    const { options, source } = this;
     const { all, asked: generation } = await this.readGenerations();
     this._shown = generation;
     // A sweep is over all sequences.
     const where = this._isSweep ? {} : { sequence: options.sequence };
     const effects = generation && (await readEffects(source, generation.generation, where, signal));
     if (!generation || !effects || effects.rows.length === 0) {
-      return { state: noEffects(this._asked, t) };
+      return { state: this._nothing() };
     }
     const control = controlOf(all, generation)?.generation ?? effects.control;
     return this.drawn.load({ generation, effects, control }, signal);
@@ -313,14 +290,6 @@ class EffectsView extends GenerationView<Required<EffectsOptions>> {
     ];
   }
 
-  override move(key: string): IMoved | null {
-    const moved = super.move(key);
-    if (moved) {
-      this.env.zoom?.reveal((moved.mark.x[0] + moved.mark.x[1]) / 2, 0);
-    }
-    return moved;
-  }
-
   override clicked(mark: IMark): void {
     this.drawn.clicked?.(mark);
   }
@@ -337,17 +306,40 @@ class EffectsView extends GenerationView<Required<EffectsOptions>> {
     return this.options.kind === 'sweep';
   }
 
-  protected override get drawn(): IEffectsPane {
+  protected override get drawn(): EffectsPane {
     return this._isSweep ? this._ofSweep : this._ofText;
   }
 
-  private get _asked(): IEffectsAsked {
-    const { actions, options, _shown: generation } = this;
-    return { generation, options, choose: change => this.choose(change), actions };
+  /** Why there is nothing to draw, where no effect is here. */
+  private _nothing(): IState {
+    const { actions, options, t, _shown: generation } = this;
+    if (generation?.request?.perturb) {
+      const number = formatInteger(generation.generation);
+      const sentence = isUnderWay(generation)
+        ? t('Generation %1 has not been compared with its clean control yet.', number)
+        : generation.state === 'finished'
+          ? t('Nothing is here of what the perturbation of generation %1 changed.', number)
+          : t('Generation %1 ended before it was compared. %2', number, generation.message).trim();
+      return nothingYet(sentence, actions, t);
+    }
+    const code = SNIPPETS[options.kind];
+    if (options.generation !== null) {
+      const number = formatInteger(options.generation);
+      const sentence = generation
+        ? t('Generation %1 was written without a perturbation. In a cell:', number)
+        : t('There is no generation %1. In a cell:', number);
+      const newest = {
+        label: t('Show the newest'),
+        run: () => this.choose({ generation: null, sequence: 0 })
+      };
+      return snippetState(sentence, code, actions, t, [newest]);
+    }
+    const sentence = t('No text was written under a perturbation. In a cell:');
+    return snippetState(sentence, code, actions, t);
   }
 
-  private readonly _ofText: IEffectsPane;
-  private readonly _ofSweep: IEffectsPane;
+  private readonly _ofText: EffectsPane;
+  private readonly _ofSweep: EffectsPane;
   private _shown: IGeneration | undefined;
 }
 

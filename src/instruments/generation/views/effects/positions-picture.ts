@@ -2,14 +2,14 @@ import { COLORS, formatInteger, formatNumber, type Row } from '../../../../chart
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import type { IContent } from '../../../../views/shared/content';
 import { layerName } from '../../../../views/shared/layers';
-import type { ILine } from '../../../../views/kits/lines/line';
+import { type ILine, lineAt } from '../../../../views/kits/lines/line';
 import { tipLines, readLine } from '../../../../views/kits/lines/line-recipe';
 import type { ITip } from '../../../../views/shared/table';
 import { tokenLabels, tokenTicks, type ITokenWindow } from '../shared/token-axis';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IComparedTexts, IPositionEffect, ISequenceEffects } from './effects-subject';
 import { comparedName, divergenceRows, nextLines, divergenceOf, layersOf } from './effects-subject';
-import { lineAt, SeriesPicture, type IRange } from './series-picture';
+import { SeriesPicture, type IRange } from './series-picture';
 import type { IEffect, IEffects } from '../../store/effects';
 
 export type Measure = Required<EffectsOptions>['measure'];
@@ -32,10 +32,6 @@ export const RULE_COLOR = COLORS.rule;
 
 /** A measure of each next token over positions: KL divergence and changes as bars, distances as lines. */
 export class PositionsPicture extends SeriesPicture {
-  constructor(private readonly _t: Translate) {
-    super();
-  }
-
   draw(
     effects: ISequenceEffects,
     texts: IComparedTexts,
@@ -43,7 +39,7 @@ export class PositionsPicture extends SeriesPicture {
     axis: ITokenWindow,
     isDark: boolean
   ): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
-    const { _t: t } = this;
+    const { t } = this;
     const isByLayer = measure === 'distance';
     const { positions } = effects;
     const xs = positions.map(({ position }) => position);
@@ -101,7 +97,7 @@ export class PositionsPicture extends SeriesPicture {
   }
 
   private _effectLines(effect: IPositionEffect | undefined): ITip['lines'] {
-    const { _t: t } = this;
+    const { t } = this;
     return effect === undefined || (Number.isNaN(effect.kl) && effect.isChanged === null)
       ? []
       : [
@@ -114,10 +110,10 @@ export class PositionsPicture extends SeriesPicture {
     const value = line.value[line.x.indexOf(x)] ?? NaN;
     return measure === 'changed'
       ? value > 0
-        ? this._t('best next token is another one')
-        : this._t('best next token stays')
+        ? this.t('best next token is another one')
+        : this.t('best next token stays')
       : measure === 'kl'
-        ? this._t('%1 nats', formatNumber(value, 3))
+        ? this.t('%1 nats', formatNumber(value, 3))
         : formatNumber(value, 3);
   }
 }

@@ -1,11 +1,11 @@
 import { picked } from '../../../../aggregate';
-import { COLORS, type IPlace, type IRecipe, type Row } from '../../../../charts';
+import { COLORS, type IRecipe, type Row } from '../../../../charts';
 import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
 import { lineColors } from '../../../../views/kits/lines/legend';
 import { mapColumns, type ILine } from '../../../../views/kits/lines/line';
-import type { ILinesRequest, ICursor } from '../../../../views/kits/lines/line-recipe';
-import { lineRecipe, moveAmong } from '../../../../views/kits/lines/line-recipe';
-import { nearestIndex, extentOf, padded, scaleOf } from '../../../../views/shared/scale';
+import { lineRecipe, type ILinesRequest } from '../../../../views/kits/lines/line-recipe';
+import { CellPicture, type ICellWords } from '../../../../views/kits/matrix/matrix-picture';
+import { extentOf, hold, type IGridCell, moveOf, padded, scaleOf } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 
 /** Most bars, and points of a line, that are shown at once. */
@@ -40,11 +40,17 @@ export interface ISeriesRequest {
   readonly valueOf: (line: ILine, x: number) => string;
 }
 
-/** A chart over places: what is drawn, what is under the pointer, and where a key goes. */
-export class SeriesPicture {
+/** A chart over places, at which all lines are pointed at. */
+export class SeriesPicture extends CellPicture {
+  protected override firstColumn = Infinity;
+  protected override readonly snaps = true;
+
   take(request: ISeriesRequest, isDark: boolean): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
+    const { half, lines, x } = request;
     this._request = request;
-    this._xs = [...new Set(request.lines.flatMap(({ x }) => [...x]))].sort((a, b) => a - b);
+    this._line = hold(this._line, lines.length);
+    const xs = [...new Set(lines.flatMap(line => [...line.x]))].sort((a, b) => a - b);
+    this.plots = [{ x, xs, half, ys: null, axis: null }];
     this._colors = lineColors(request.lines, isDark);
     const range = rangeOf(request);
     const isLog = request.transform === 'log' && range !== null;
@@ -57,43 +63,26 @@ export class SeriesPicture {
     };
   }
 
-  probe({ x }: IPlace): IMark | null {
-    const place = this._xs[nearestIndex(this._xs, x)];
-    return place === undefined ? null : this.markOf(place);
+  override move(key: string): IMoved | null {
+    const [, down = 0] = (this.at && moveOf(key)) ?? [];
+    this._line = hold(this._line + down, this._request?.lines.length ?? 0);
+    return super.move(key);
   }
 
-  tipOf(mark: IMark): ITip | null {
-    const [request, x] = [this._request, middleOf(mark)];
-    if (!request || !this._xs.includes(x)) {
-      return null;
+  protected words({ column }: IGridCell): ICellWords {
+    const [request, x] = [this._request, this.plots[0]?.xs[column]];
+    const line = request?.lines[this._line];
+    if (!request || !line || x === undefined) {
+      return { tip: null, said: '', value: '' };
     }
-    const color = (line: ILine): string => this._colors[request.lines.indexOf(line)] ?? '#000';
-    return { heading: request.nameOf(x), lines: request.tipOf(x, color) };
-  }
-
-  move(key: string): IMoved | null {
-    const request = this._request;
-    const at = moveAmong(key, this._at, request?.lines ?? []);
-    const line = at && request?.lines[at.line];
-    if (at === null || !request || !line) {
-      return null;
-    }
-    this._at = at;
-    const value = request.valueOf(line, at.x);
-    const mark = this.markOf(at.x);
+    const color = (each: ILine): string => this._colors[request.lines.indexOf(each)] ?? '#000';
+    const [heading, value] = [request.nameOf(x), request.valueOf(line, x)];
     const name = request.lines.length > 1 ? `, ${line.name}` : '';
-    const sentence = `${request.nameOf(at.x)}${name}: ${value}`;
-    return key === 'copy' ? { said: sentence, mark, copy: value } : { said: sentence, mark };
-  }
-
-  goTo(x: number): IMark {
-    this._at = { line: this._at?.line ?? 0, x };
-    return this.markOf(x);
-  }
-
-  markOf(x: number): IMark {
-    const half = this._request?.half ?? 0;
-    return { facet: null, x: [x - half, x + half], y: null };
+    return {
+      tip: { heading, lines: request.tipOf(x, color) },
+      said: `${heading}${name}: ${value}`,
+      value
+    };
   }
 
   private _recipe(
@@ -131,35 +120,12 @@ export class SeriesPicture {
   }
 
   private _request: ISeriesRequest | null = null;
-  private _xs: readonly number[] = [];
   private _colors: readonly string[] = [];
-  private _at: ICursor | null = null;
+  /** Number of the line that keys say. */
+  private _line = 0;
 }
 
 export const middleOf = ({ x }: IMark): number => (x[0] + x[1]) / 2;
-
-/** A line of numbers at places, ascending. */
-export function lineAt(
-  name: string,
-  layer: number | null,
-  x: readonly number[],
-  value: readonly number[]
-): ILine {
-  const places = Float64Array.from(x);
-  return {
-    key: name,
-    name,
-    label: name,
-    run: 0,
-    layer,
-    step: places,
-    x: places,
-    value: Float64Array.from(value),
-    starts: [],
-    isThin: false,
-    nonFinite: new Float64Array(places.length)
-  };
-}
 
 /** Least and greatest value that is drawn; on a logarithmic axis of those above 0. */
 function rangeOf({ lines, ranges = [], transform }: ISeriesRequest): readonly [number, number] | null {

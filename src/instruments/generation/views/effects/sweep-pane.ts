@@ -1,25 +1,19 @@
 import { capital } from '../../../../views/shared/describe';
 import { formatInteger, formatNumber } from '../../../../charts';
-import type { IContent, IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
-import { Pictured } from '../../../../views/shared/view-model';
+import type { IContent, IMark, INote, Loaded } from '../../../../views/shared/content';
+import type { IViewEnvironment } from '../../../../views/shared/view-model';
 import { retryAction } from '../../../../views/shared/states';
 import type { EffectsOptions } from '../../../../protocol/views.generated';
 import { layerName } from '../../../../views/shared/layers';
-import type { ILine } from '../../../../views/kits/lines/line';
+import { type ILine, lineAt } from '../../../../views/kits/lines/line';
 import { wide } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import { isUnderWay, type IGeneration } from '../../store/generations';
 import { fittedToken } from '../shared/token-axis';
 import {
-  noDistances,
-  otherEffects,
-  type IEffectsAsked,
-  effectsCaption,
-  effectsTitle,
-  type IEffectsPane,
+  EffectsPane,
   type IEffectsRead,
-  type IEffectsSubject,
   layersOf,
   settingWords,
   type SweepOver,
@@ -28,7 +22,7 @@ import {
 } from './effects-subject';
 import type { ISweep, ISweepPoint, ISweepSeries, Measure } from './positions-picture';
 import { sequencesIn, sweepSeries, sweepOf, measureWords } from './positions-picture';
-import { lineAt, middleOf, SeriesPicture } from './series-picture';
+import { middleOf, SeriesPicture } from './series-picture';
 
 /** Pixels of a setting under the axis. */
 const LABEL = 90;
@@ -37,8 +31,11 @@ const MOST_LISTED = 12;
 
 /** A measure over the points of a sweep: mean and range over sequences; of distances a line per layer. */
 class SweepPicture extends SeriesPicture {
-  constructor(private readonly _t: Translate) {
-    super();
+  constructor(
+    env: IViewEnvironment<EffectsOptions>,
+    protected override readonly pressed: (mark: IMark) => void
+  ) {
+    super(env.t, env);
   }
 
   /**
@@ -51,7 +48,7 @@ class SweepPicture extends SeriesPicture {
     { measure, transform }: Pick<Required<EffectsOptions>, 'measure' | 'transform'>,
     isDark: boolean
   ): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
-    const { _t: t } = this;
+    const { t } = this;
     const isLog = transform === 'log' && sweep.isNumeric && sweep.points.some(({ value }) => value > 0);
     const drawn = sweep.points.flatMap((point, at) =>
       isLog && !(point.value > 0)
@@ -119,7 +116,7 @@ class SweepPicture extends SeriesPicture {
   /** The mark of a point; null where it is not drawn. */
   markOfPoint(number: number): IMark | null {
     const found = [...this._points].find(([, { point }]) => point === number);
-    return found ? this.markOf(found[0]) : null;
+    return found ? this.markAt(found[0], NaN) : null;
   }
 
   /** Settings that have no place on the axis, being 0 or less on a logarithmic one. */
@@ -129,7 +126,7 @@ class SweepPicture extends SeriesPicture {
 
   /** Say where the measure is largest; empty where nothing is known. */
   get summary(): string {
-    const { _t: t } = this;
+    const { t } = this;
     const peak = this._peak();
     if (peak === null) {
       return this._measure === 'divergence' && this._points.size > 0
@@ -178,12 +175,12 @@ class SweepPicture extends SeriesPicture {
       color: color(line)
     }));
     return lines.length > MOST_LISTED
-      ? [...listed, { name: this._t('%1 more', formatInteger(lines.length - MOST_LISTED)), value: '' }]
+      ? [...listed, { name: this.t('%1 more', formatInteger(lines.length - MOST_LISTED)), value: '' }]
       : listed;
   }
 
   private _valueWords(series: ISweepSeries | undefined, x: number): string {
-    const { _t: t } = this;
+    const { t } = this;
     const point = this._points.get(x);
     const at = point ? this._indexOf(point) : -1;
     const [mean, count] = [series?.mean[at] ?? NaN, series?.count[at] ?? 0];
@@ -209,7 +206,7 @@ class SweepPicture extends SeriesPicture {
 
   private _nameOf(x: number): string {
     const { setting = '', value = NaN } = this._points.get(x) ?? {};
-    return settingWords(this._over, setting, value, this._t);
+    return settingWords(this._over, setting, value, this.t);
   }
 
   private _indexOf(point: ISweepPoint): number {
@@ -245,24 +242,16 @@ function measureName(measure: Measure, t: Translate): string {
 }
 
 /** A measure over the points of a sweep, how far the sweep is, and what runs one point of it alone. */
-export class SweepPane extends Pictured implements IEffectsPane {
-  constructor(
-    private readonly _of: IEffectsSubject,
-    private readonly _asked: () => IEffectsAsked
-  ) {
-    super();
-    this._picture = new SweepPicture(_of.env.t);
-  }
-
+export class SweepPane extends EffectsPane {
   async load(read: IEffectsRead): Promise<Loaded> {
-    const { options, isDark, t } = this._of.env;
+    const { options, isDark, t } = this.env;
     const { generation } = read;
     const sweep = sweepOf(read.effects);
     if (sweep.points.length === 0) {
-      return { state: otherEffects(this._asked(), ['positions'], t) };
+      return { state: this.otherEffects(read, ['positions']) };
     }
     if (options.measure === 'distance' && layersOf(sweep.rows).length === 0) {
-      return { state: noDistances(this._asked(), t) };
+      return { state: this.noDistances() };
     }
     const { sweep: requested } = generation.request ?? {};
     const total = requested?.values.length ?? sweep.points.length;
@@ -272,8 +261,8 @@ export class SweepPane extends Pictured implements IEffectsPane {
     return {
       content: {
         ...picture,
-        title: effectsTitle(read, this._of),
-        caption: effectsCaption(read, this._of, [
+        title: this.title(read),
+        caption: this.caption(read, [
           ...(isPartial ? [this._doneWords(sweep, total)] : []),
           ...(left > 0
             ? [t('Settings of 0 or less have no place on a logarithmic axis, left out: %1.', left)]
@@ -296,17 +285,8 @@ export class SweepPane extends Pictured implements IEffectsPane {
     return this._picture;
   }
 
-  override move(key: string): IMoved | null {
-    const moved = this._picture.move(key === 'Enter' ? 'copy' : key);
-    if (moved === null || key !== 'Enter') {
-      return moved;
-    }
-    this.clicked(moved.mark);
-    return { said: moved.said, mark: moved.mark };
-  }
-
   /** The setting of the point is shown, with what runs it alone; or not any more. */
-  clicked(mark: IMark): void {
+  override clicked(mark: IMark): void {
     const point = this._picture.pointOf(mark)?.point;
     if (point !== undefined) {
       this._choose(point === this._chosen ? null : point);
@@ -319,17 +299,17 @@ export class SweepPane extends Pictured implements IEffectsPane {
 
   private _choose(point: number | null): void {
     this._chosen = point;
-    this._of.env.refresh(true);
+    this.env.refresh(true);
   }
 
   private _doneWords({ points }: ISweep, total: number): string {
-    const { t } = this._of.env;
+    const { t } = this.env;
     return t('%1 of %2 points are done.', formatInteger(points.length), formatInteger(total));
   }
 
   /** How far a sweep is, and a way to end it. */
   private _progress({ generation }: IGeneration, sweep: ISweep, total: number): INote {
-    const { source, env } = this._of;
+    const { source, env } = this;
     const { actions, t } = env;
     const cancel = (): void => {
       source.cancelGeneration?.(generation).catch(reason => env.fail(reason));
@@ -341,7 +321,7 @@ export class SweepPane extends Pictured implements IEffectsPane {
   }
 
   private _pointNote({ request }: IGeneration, { points }: ISweep): INote[] {
-    const { actions, t } = this._of.env;
+    const { actions, t } = this.env;
     const point = points.find(each => each.point === this._chosen);
     if (!point) {
       return [];
@@ -359,6 +339,6 @@ export class SweepPane extends Pictured implements IEffectsPane {
     ];
   }
 
-  private readonly _picture: SweepPicture;
+  private readonly _picture = new SweepPicture(this.env, mark => this.clicked(mark));
   private _chosen: number | null = null;
 }

@@ -234,33 +234,6 @@ export class LensMap extends LayerMap {
     return layer === undefined || !this._lens?.at(layer, Math.round(point.x)) ? null : super.probe(point);
   }
 
-  override tipOf(mark: IMark): ITip | null {
-    const { t } = this;
-    const cell = this.readAt(mark);
-    if (!cell) {
-      return null;
-    }
-    const final = this.finalOf(cell);
-    return {
-      heading: t('layer %1, %2', formatInteger(cell.layer), this._position(cell.position)),
-      lines: [
-        ...cell.candidates.map(({ id, text, probability }) => ({
-          name: `${id === cell.token && final !== null ? '▸ ' : ''}${quoted(text)}`,
-          value: formatNumber(probability, 3)
-        })),
-        ...(final === null
-          ? []
-          : [
-              {
-                name: t('in the end %1', final),
-                value: t('%1, rank %2', formatNumber(cell.probability, 3), formatInteger(cell.rank))
-              }
-            ]),
-        { name: t('entropy'), value: t('%1 nats', formatNumber(cell.entropy, 3)) }
-      ]
-    };
-  }
-
   /** The cell of a mark; null where it was not read. */
   readAt(mark: IMark): ILensCell | null {
     const { layer, position } = this.coordinatesOf(mark);
@@ -305,9 +278,36 @@ export class LensMap extends LayerMap {
       : [{ x: position - 0.46, x2: position + 0.46, y: -0.46, y2: last + 0.46 }];
   }
 
-  protected wordsOf({ layer, position }: ILayerCell): { readonly where: string; readonly value: string } {
-    const cell = this._lens?.at(layer, position);
-    return { where: this._position(position), value: cell ? this._cellWords(cell) : this.t('not read') };
+  protected wordsOf({ layer, position }: ILayerCell): ReturnType<LayerMap['wordsOf']> {
+    const cell = this._lens?.at(layer, position) ?? null;
+    return {
+      where: this._position(position),
+      value: cell ? this._cellWords(cell) : this.t('not read'),
+      tip: cell && this._tip(cell)
+    };
+  }
+
+  private _tip(cell: ILensCell): ITip {
+    const { t } = this;
+    const final = this.finalOf(cell);
+    return {
+      heading: t('layer %1, %2', formatInteger(cell.layer), this._position(cell.position)),
+      lines: [
+        ...cell.candidates.map(({ id, text, probability }) => ({
+          name: `${id === cell.token && final !== null ? '▸ ' : ''}${quoted(text)}`,
+          value: formatNumber(probability, 3)
+        })),
+        ...(final === null
+          ? []
+          : [
+              {
+                name: t('in the end %1', final),
+                value: t('%1, rank %2', formatNumber(cell.probability, 3), formatInteger(cell.rank))
+              }
+            ]),
+        { name: t('entropy'), value: t('%1 nats', formatNumber(cell.entropy, 3)) }
+      ]
+    };
   }
 
   private _cellWords(cell: ILensCell): string {

@@ -1,4 +1,5 @@
 import { formatInteger } from '../../../../charts';
+import type { GenerateRequest } from '../../../../protocol/messages.generated';
 import type { LensOptions } from '../../../../protocol/views.generated';
 import type { IPointed } from '../../../../store/run-link';
 import type { IMark, INote, Loaded } from '../../../../views/shared/content';
@@ -9,10 +10,8 @@ import { chosenLayers } from '../../../../views/shared/layers';
 import type { ILinkedMarks } from '../../../../views/shared/links';
 import type { IPictured } from '../../../../views/shared/view-model';
 import { columnOf, positionShown } from '../../../../views/shared/pinned-step';
-import type { IRunSource } from '../../../../store/source';
-import type { IState, IStateActions } from '../../../../views/shared/states';
+import type { IState } from '../../../../views/shared/states';
 import { emptyState, nothingYet, snippetState } from '../../../../views/shared/states';
-import type { Translate } from '../../../../views/shared/translate';
 import type { IViewDefinition } from '../../../../views/shared/definition';
 import { isUnderWay, type IGeneration, readTokens } from '../../store/generations';
 import { readLens, type ILensCell, type Lens } from '../../store/effects';
@@ -35,72 +34,6 @@ const CANDIDATES = 5;
 /** What reads a text with the lens. */
 const SNIPPET = `lab.generate("…", lens=${CANDIDATES})`;
 
-interface ILensAsked {
-  readonly source: Pick<IRunSource, 'generate' | 'hello'>;
-  /** The generation that was asked for; undefined where there is none. */
-  readonly asked: IGeneration | undefined;
-  /** The newest one, read with the lens or not. */
-  readonly newest: IGeneration | undefined;
-  readonly options: Pick<Required<LensOptions>, 'generation' | 'sequence'>;
-  readonly choose: (options: Partial<LensOptions>) => void;
-  readonly actions: IStateActions;
-}
-
-/** Why there is no lens to draw: of the generation that was asked for, or of any. */
-function noLens(of: ILensAsked, t: Translate): IState {
-  const { source, asked, options, choose, actions } = of;
-  const refused = source.hello?.generation?.no_lens;
-  if (refused !== undefined) {
-    return nothingYet(t('This model has no logit lens: %1', refused), actions, t);
-  }
-  if (asked && (asked.request?.lens ?? 0) > 0) {
-    const number = formatInteger(asked.generation);
-    const sentence = isUnderWay(asked)
-      ? t('Nothing of generation %1 has been read yet.', number)
-      : asked.state === 'finished'
-        ? t(
-            'Nothing is here of what the logit lens read of generation %1, sequence %2.',
-            number,
-            options.sequence
-          )
-        : t('Generation %1 ended before anything was read. %2', number, asked.message).trim();
-    return options.sequence > 0
-      ? emptyState(sentence, t('Show sequence 0'), () => choose({ sequence: 0 }))
-      : nothingYet(sentence, actions, t);
-  }
-  const show = { label: t('Show the newest'), run: () => choose({ generation: null, sequence: 0 }) };
-  const sentence =
-    options.generation === null
-      ? t('No text was read with the logit lens. In a cell:')
-      : asked
-        ? t('Generation %1 was written without the logit lens. In a cell:', formatInteger(options.generation))
-        : t('There is no generation %1. In a cell:', formatInteger(options.generation));
-  return snippetState(sentence, SNIPPET, actions, t, [
-    ...anew(of, t),
-    ...(options.generation === null ? [] : [show])
-  ]);
-}
-
-/** Have the same text written again, with the lens; nothing where nobody can be asked. */
-function anew({ source, asked, newest, choose }: ILensAsked, t: Translate): IState['action'][] {
-  const request = (asked ?? newest)?.request;
-  if (!request || !source.generate) {
-    return [];
-  }
-  const run = async (): Promise<void> => {
-    await source.generate?.({ ...request, lens: CANDIDATES });
-    choose({ generation: null, sequence: 0 });
-  };
-  return [{ label: t('Write it again with the lens'), run }];
-}
-
-/** Why a lens that was read has nothing to draw. */
-function noLayer(layers: string, choose: (options: Partial<LensOptions>) => void, t: Translate): IState {
-  return emptyState(t('Layers %1 were not read with the logit lens.', layers), t('Show all layers'), () =>
-    choose({ layers: 'all' })
-  );
-}
-
 const COLORS: readonly LensColor[] = ['probability', 'final', 'rank', 'entropy'];
 
 /** What each layer would predict at each position of a text: layer × position, the deepest layer on top. */
@@ -120,17 +53,22 @@ class LensView extends GenerationView<Required<LensOptions>> {
   }
 
   async load(signal: AbortSignal): Promise<Loaded> {
-    const { actions, env, options, source, t } = this;
+    const { env, options, source, t } = this;
     const { all, asked } = await this.readGenerations();
-    const choose = (change: Partial<LensOptions>): void => this.choose(change);
     this._shown = undefined;
     const lens = asked && (await readLens(source, asked.generation, options.sequence, signal));
     if (!asked || !lens || lens.layers.length === 0) {
-      return { state: noLens({ source, asked, newest: all.at(-1), options, choose, actions }, t) };
+      return { state: this._nothing(asked, all.at(-1)) };
     }
     const layers = chosenLayers(options.layers, lens.layers);
     if (layers.length === 0) {
-      return { state: noLayer(options.layers, choose, t) };
+      return {
+        state: emptyState(
+          t('Layers %1 were not read with the logit lens.', options.layers),
+          t('Show all layers'),
+          () => this.choose({ layers: 'all' })
+        )
+      };
     }
     const { sequence } = options;
     const text = { generation: asked.generation, sequence };
@@ -219,6 +157,60 @@ class LensView extends GenerationView<Required<LensOptions>> {
     const deepest = lens.layers.at(-1) ?? 0;
     const known = this._shown?.leads.at(-1)?.position;
     return lens.at(deepest, this._chosen ?? known ?? lens.positions.at(-1) ?? 0);
+  }
+
+  /**
+   * Why there is no lens to draw: of the generation that was asked for, or of any.
+   * @param newest - Read with the lens or not.
+   */
+  private _nothing(asked: IGeneration | undefined, newest: IGeneration | undefined): IState {
+    const { actions, options, source, t } = this;
+    const refused = source.hello?.generation?.no_lens;
+    if (refused !== undefined) {
+      return nothingYet(t('This model has no logit lens: %1', refused), actions, t);
+    }
+    if (asked && (asked.request?.lens ?? 0) > 0) {
+      const number = formatInteger(asked.generation);
+      const sentence = isUnderWay(asked)
+        ? t('Nothing of generation %1 has been read yet.', number)
+        : asked.state === 'finished'
+          ? t(
+              'Nothing is here of what the logit lens read of generation %1, sequence %2.',
+              number,
+              options.sequence
+            )
+          : t('Generation %1 ended before anything was read. %2', number, asked.message).trim();
+      return options.sequence > 0
+        ? emptyState(sentence, t('Show sequence 0'), () => this.choose({ sequence: 0 }))
+        : nothingYet(sentence, actions, t);
+    }
+    const show = { label: t('Show the newest'), run: () => this.choose({ generation: null, sequence: 0 }) };
+    const sentence =
+      options.generation === null
+        ? t('No text was read with the logit lens. In a cell:')
+        : asked
+          ? t(
+              'Generation %1 was written without the logit lens. In a cell:',
+              formatInteger(options.generation)
+            )
+          : t('There is no generation %1. In a cell:', formatInteger(options.generation));
+    return snippetState(sentence, SNIPPET, actions, t, [
+      ...this._anew((asked ?? newest)?.request),
+      ...(options.generation === null ? [] : [show])
+    ]);
+  }
+
+  /** Have the same text written again, with the lens; nothing where nobody can be asked. */
+  private _anew(request: GenerateRequest | null | undefined): IState['action'][] {
+    const { source, t } = this;
+    if (!request || !source.generate) {
+      return [];
+    }
+    const run = async (): Promise<void> => {
+      await source.generate?.({ ...request, lens: CANDIDATES });
+      this.choose({ generation: null, sequence: 0 });
+    };
+    return [{ label: t('Write it again with the lens'), run }];
   }
 
   /** That there is a newer text, which was not read with the lens. */

@@ -3,14 +3,15 @@ import { flagColor, formatInteger, formatNumber } from '../../../../charts';
 import { firstIndex } from '../../../../protocol/records';
 import type { IPointed, ITextPosition } from '../../../../store/run-link';
 import type { IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
-import type { Control } from '../../../../views/shared/control';
+import { type Control, selectControl } from '../../../../views/shared/control';
 import type { ILinkedMarks } from '../../../../views/shared/links';
 import { tokenText } from '../../../../views/shared/describe';
 import { PointsPicture } from '../../../../views/kits/points/points-picture';
-import { hold } from '../../../../views/shared/scale';
-import type { ITip } from '../../../../views/shared/table';
+import { layerName } from '../../../../views/shared/layers';
+import { hold, nearestIndex } from '../../../../views/shared/scale';
+import { chip, type ITip, numberField } from '../../../../views/shared/table';
+import { flagControls } from '../../../../views/shared/tensor-controls';
 import {
-  projectionControls,
   axisTitles,
   countWords,
   farthestOf,
@@ -41,15 +42,109 @@ export class PointsPane extends ProjectionPane {
   }
 
   override controls(): Control[] {
-    const shown = this._shown;
-    return projectionControls({
-      source: this.source,
-      options: this.chosen,
-      shape: this.reader.shape,
-      grouped: shown ? this.groupOf(shown).size : 0,
-      choose: options => this.pick(options),
-      t: this.t
-    });
+    const { chosen: options, source, t } = this;
+    return [
+      { kind: 'name', id: 'run', text: source.name },
+      ...this._tensorControls(),
+      selectControl(
+        'method',
+        t('Method'),
+        options.method,
+        { pca: t('components (PCA)'), umap: t('UMAP') },
+        method => this.pick({ method })
+      ),
+      selectControl(
+        'color',
+        t('Colour by'),
+        options.color,
+        { prompt: t('prompt'), token: t('token'), position: t('position'), step: t('step') },
+        color => this.pick({ color })
+      ),
+      selectControl(
+        'standardise',
+        t('Features'),
+        String(options.standardise),
+        { false: t('as they are'), true: t('standardised') },
+        value => this.pick({ standardise: value === 'true' })
+      ),
+      selectControl(
+        'keep_axes',
+        t('Axes'),
+        String(options.keep_axes),
+        { true: t('kept between layers'), false: t('of each layer') },
+        value => this.pick({ keep_axes: value === 'true' })
+      ),
+      {
+        kind: 'text',
+        id: 'generations',
+        label: t('Generations'),
+        value: options.generations,
+        suggestions: ['newest'],
+        valid: text => /^(newest|\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*)$/.test(text) && text.length <= 500,
+        change: generations => this.pick({ generations })
+      },
+      ...this._methodControls(),
+      ...this._groupChip()
+    ];
+  }
+
+  private _tensorControls(): Control[] {
+    const { reader, source, t } = this;
+    const { flag, layer, part } = this.chosen;
+    const flags = (source.hello?.flags ?? []).filter(
+      ({ axes, name }) => name === flag || (axes[0] === 'position' && axes.length > 1)
+    );
+    const { layers } = reader.shape;
+    return [
+      ...flagControls(flags, { flag, part }, reader.shape, change => this.pick(change), t),
+      ...(layers.length < 2
+        ? []
+        : [
+            {
+              kind: 'steps',
+              id: 'layer',
+              label: t('Layer'),
+              followLabel: '',
+              count: layers.length,
+              index: Math.max(0, nearestIndex(layers, layer)),
+              text: layerName(layer, t),
+              following: false,
+              canFollow: false,
+              change: (index: number | null) => this.pick({ layer: layers[index ?? 0] ?? layer })
+            } as const
+          ])
+    ];
+  }
+
+  private _methodControls(): Control[] {
+    const { chosen: options, t } = this;
+    const number = (
+      name: 'across' | 'neighbors' | 'seed' | 'up',
+      label: string,
+      least: number,
+      most: number
+    ): Control =>
+      numberField(name, label, options[name], [least, most], value => this.pick({ [name]: value }));
+    return options.method === 'umap'
+      ? [number('neighbors', t('Neighbours'), 2, 200), number('seed', t('Seed'), 0, 4_294_967_295)]
+      : [number('across', t('Across: PC'), 1, 8), number('up', t('Up: PC'), 1, 8)];
+  }
+
+  private _groupChip(): Control[] {
+    const { chosen: options, t, _shown: shown } = this;
+    const grouped = shown ? this.groupOf(shown).size : 0;
+    return options.group === ''
+      ? []
+      : [
+          chip(
+            'group',
+            t('Group: %1', countWords(grouped, t)),
+            t(
+              'Chosen by a loop drawn with Shift, a box with Ctrl and Shift, or token by token with G. Let it go'
+            ),
+            () => this.pick({ group: '' })
+          )
+        ];
   }
 
   protected override get drawn(): PointsPicture {

@@ -12,18 +12,20 @@ import type {
 } from '../../../../views/shared/definition';
 import { tokenText } from '../../../../views/shared/describe';
 import { emptyState } from '../../../../views/shared/states';
-import { numberColumn, type ITableColumn } from '../../../../views/shared/table';
+import { numberColumn, tableOf, type ITableColumn } from '../../../../views/shared/table';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
 import { lengthOf, type ILike, type IProjected, ProjectionReader } from './projection-reader';
 import { PointsPane } from './points-pane';
 import { ProjectionPane } from './projection-pane';
 import { countWords, tokenWords } from './projection-words';
+import type { IVectorToken } from './text-vectors';
 import { promptName, type TokenGroup } from './token-group';
 
 /** Neighbours of a group that are listed. */
 const NEIGHBOURS = 20;
 
 interface IRow extends ILike {
+  readonly token: IVectorToken | undefined;
   readonly isInGroup: boolean;
 }
 
@@ -34,8 +36,9 @@ class GroupPane extends ProjectionPane {
     const { generations, plane, text } = projected;
     const { kept } = plane.features;
     const group = this.groupOf(projected);
+    const tokenOf = (row: number): IVectorToken | undefined => text.tokens[kept[row] ?? -1];
     const isIn = (row: number): boolean => {
-      const token = text.tokens[kept[row] ?? -1];
+      const token = tokenOf(row);
       return token !== undefined && group.has(token);
     };
     const members = Array.from(kept.keys()).filter(isIn);
@@ -46,58 +49,55 @@ class GroupPane extends ProjectionPane {
     const similarity = projected.similarity();
     const mean = similarity.meanOf(members);
     const alike = similarity.to(mean);
-    const nearestOf = (row: number, but: (other: number) => boolean): number | null =>
-      similarity.nearest(similarity.vectorOf(row), 1, but)[0]?.row ?? null;
+    const rowOf = (like: ILike, isInGroup: boolean): IRow => ({
+      token: tokenOf(like.row),
+      isInGroup,
+      ...like
+    });
     const rows: IRow[] = [
       ...members
-        .map(row => ({ row, similarity: alike[row] ?? NaN, isInGroup: true }))
+        .map(row => rowOf({ row, similarity: alike[row] ?? NaN }, true))
         .sort((a, b) => b.similarity - a.similarity),
-      ...similarity.nearest(mean, NEIGHBOURS, isIn).map(each => ({ ...each, isInGroup: false }))
+      ...similarity.nearest(mean, NEIGHBOURS, isIn).map(each => rowOf(each, false))
     ];
-    const tokenOf = (at: number): IProjected['text']['tokens'][number] | undefined =>
-      text.tokens[kept[rows[at]?.row ?? -1] ?? -1];
-    const neighbour = new Map<number, string>();
-    const neighbourOf = (at: number): string => {
-      const known = neighbour.get(at);
-      const row = rows[at]?.row ?? -1;
-      const found =
-        known ??
-        this._wordsOf(
-          projected,
-          nearestOf(row, other => other === row)
-        );
-      neighbour.set(at, found);
-      return found;
+    const neighbours = new Map<number, string>();
+    const neighbourOf = ({ row }: IRow): string => {
+      const known = neighbours.get(row);
+      if (known !== undefined) {
+        return known;
+      }
+      const [nearest] = similarity.nearest(similarity.vectorOf(row), 1, other => other === row);
+      const token = tokenOf(nearest?.row ?? -1);
+      const words = token ? tokenWords(token, t) : '';
+      neighbours.set(row, words);
+      return words;
     };
-    const columns: ITableColumn[] = [
+    const number = (title: string, name: 'generation' | 'position' | 'sequence'): ITableColumn<IRow> =>
+      numberColumn(title, ({ token }) => token?.[name] ?? NaN, formatInteger);
+    const columns: ITableColumn<IRow>[] = [
       {
         title: t('token'),
-        text: at => tokenText(tokenOf(at)?.piece ?? ''),
-        press: at => this._pin(tokenOf(at))
+        text: ({ token }) => tokenText(token?.piece ?? ''),
+        press: ({ token }) => this._pin(token)
       },
       {
         title: t('in the group'),
-        text: at => (rows[at]?.isInGroup ? t('yes') : t('neighbour')),
-        sortBy: at => (rows[at]?.isInGroup ? 1 : 0)
+        text: ({ isInGroup }) => (isInGroup ? t('yes') : t('neighbour')),
+        sortBy: ({ isInGroup }) => (isInGroup ? 1 : 0)
       },
-      numberColumn(t('cosine similarity to its mean'), at => rows[at]?.similarity ?? NaN),
-      ...(generations.length > 1
-        ? [numberColumn(t('generation'), at => tokenOf(at)?.generation ?? NaN, formatInteger)]
-        : []),
-      numberColumn(t('sequence'), at => tokenOf(at)?.sequence ?? NaN, formatInteger),
-      numberColumn(t('position'), at => tokenOf(at)?.position ?? NaN, formatInteger),
+      numberColumn(t('cosine similarity to its mean'), ({ similarity: found }) => found),
+      ...(generations.length > 1 ? [number(t('generation'), 'generation')] : []),
+      number(t('sequence'), 'sequence'),
+      number(t('position'), 'position'),
       {
         title: t('prompt'),
-        text: at => {
-          const token = tokenOf(at);
-          return token ? promptName(token.generation, token.prompt, generations, t) : '';
-        }
+        text: ({ token }) => (token ? promptName(token.generation, token.prompt, generations, t) : '')
       },
       { title: t('most alike token'), text: neighbourOf }
     ];
     return {
       content: {
-        ...tableOnly({ columns, rows: rows.length }),
+        ...tableOnly(tableOf(rows, columns)),
         title: t('Group of %1', countWords(members.length, t)),
         caption: [
           t(
@@ -176,12 +176,7 @@ class GroupPane extends ProjectionPane {
     return `direction = ${direction}\n${save}`;
   }
 
-  private _wordsOf({ plane, text }: IProjected, row: number | null): string {
-    const token = row === null ? undefined : text.tokens[plane.features.kept[row] ?? -1];
-    return token ? tokenWords(token, this.t) : '';
-  }
-
-  private _pin(token: IProjected['text']['tokens'][number] | undefined): void {
+  private _pin(token: IVectorToken | undefined): void {
     if (token) {
       const { generation, sequence, position } = token;
       this.env.pinPosition({ generation, sequence, position });

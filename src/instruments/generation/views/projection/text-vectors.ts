@@ -1,10 +1,8 @@
 import type { IVectors } from '../../projection/features';
-import { readableStreams } from '../../../../protocol/streams';
 import { boundedText } from '../../../../protocol/texts';
 import type { GenerationQuery, ITokenLocation } from '../../store/generation-rows';
-import { GenerationRows, joinPositions, product, RowCells } from '../../store/generation-rows';
-import { MOST_POSITIONS } from '../../store/generated-tokens';
-import { PLACE_COLUMNS, type IGeneration } from '../../store/generations';
+import { GenerationRows, joinPositions, product } from '../../store/generation-rows';
+import { PLACE_COLUMNS, readTokens, type IGeneration } from '../../store/generations';
 import type { ITextPosition } from '../../../../store/run-link';
 import type { IRunSource } from '../../../../store/source';
 import type { ITensorRow } from '../../../../store/tensor-data';
@@ -40,7 +38,7 @@ export interface ILayerVectors {
 interface ISequence {
   readonly generation: number;
   readonly sequence: number;
-  readonly locations: readonly ITokenLocation[];
+  readonly locations: ITokenLocation[];
 }
 
 /** What is drawn of so many tokens: so many that are far from the mean, and one in so many of the others. */
@@ -89,16 +87,19 @@ export class TextVectors {
     let unread = 0;
     for (const { generation, request } of generations) {
       const samples = Math.max(1, request?.samples ?? 1);
-      for (const [sequence, found] of await readSequences(source, generation, signal)) {
-        const locations = found.map(({ place }) => place);
-        sequences.push({ generation, sequence, locations });
-        const prompt = Math.floor(sequence / samples);
-        for (const { place, piece } of found) {
-          const { position, step } = place;
-          unread += step < 0 ? 1 : 0;
-          if (step >= 0) {
-            tokens.push({ generation, sequence, position, piece, prompt, step });
-          }
+      const read = await readTokens(source, generation, undefined, signal, PLACE_COLUMNS);
+      for (const { location, piece, position, sequence } of read) {
+        const last = sequences.at(-1);
+        if (last?.generation === generation && last.sequence === sequence) {
+          last.locations.push(location);
+        } else {
+          sequences.push({ generation, sequence, locations: [location] });
+        }
+        const { step } = location;
+        unread += step < 0 ? 1 : 0;
+        if (step >= 0) {
+          const prompt = Math.floor(sequence / samples);
+          tokens.push({ generation, sequence, position, piece: boundedText(piece, MOST_TEXT), prompt, step });
         }
       }
     }
@@ -266,40 +267,4 @@ function farthest(tokens: readonly IVectorToken[], joined: IJoined, standardise:
     (distance, at) => far.length < FARTHEST && distance > 0 && distance >= least && far.push(at)
   );
   return far;
-}
-
-/** The tokens of each sequence of a generation, by sequence and position; of duplicates the newer one. */
-async function readSequences(
-  source: IRunSource,
-  generation: number,
-  signal: AbortSignal
-): Promise<[number, { place: ITokenLocation; piece: string }[]][]> {
-  if (!readableStreams(source.hello?.streams).has('tokens')) {
-    return [];
-  }
-  const rows = await source.table('tokens', { where: { generation }, columns: PLACE_COLUMNS }, signal);
-  const cells = new RowCells(rows);
-  const newest = new Map<number, Map<number, number>>();
-  for (let at = 0; at < rows.length; at += 1) {
-    const [sequence, position] = [cells.count('sequence', at), cells.count('position', at)];
-    const known = newest.get(sequence) ?? new Map<number, number>();
-    const before = known.get(position);
-    const isNewer = before === undefined || cells.number('step', at) >= cells.number('step', before);
-    if (sequence >= 0 && position >= 0 && position < MOST_POSITIONS && isNewer) {
-      newest.set(sequence, known.set(position, at));
-    }
-  }
-  const inOrder = <V>(map: ReadonlyMap<number, V>): [number, V][] => [...map].sort(([a], [b]) => a - b);
-  return inOrder(newest).map(([sequence, known]) => [
-    sequence,
-    inOrder(known).map(([position, at]) => ({
-      piece: boundedText(cells.text('piece', at), MOST_TEXT),
-      place: {
-        position,
-        step: cells.count('tensor_step', at),
-        pass: Math.max(0, cells.count('tensor_pass', at)),
-        offset: Math.max(0, cells.count('tensor_offset', at))
-      }
-    }))
-  ]);
 }

@@ -1,5 +1,6 @@
 import { formatInteger, ColorScale, COLORS, colorTable } from '../../../../charts';
 import type { TokensOptions, LensOptions } from '../../../../protocol/views.generated';
+import { ReadOnce } from '../../../../store/read-once';
 import type { SourceChange } from '../../../../store/source';
 import { tokenWords } from '../../../../views/kits/text/token-words';
 import { type Control, selectControl } from '../../../../views/shared/control';
@@ -7,7 +8,7 @@ import { extentOf } from '../../../../views/shared/scale';
 import { numberField } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import { ViewModel } from '../../../../views/shared/view-model';
-import { sequencesOf, type IGeneration, generationOf, GenerationReader } from '../../store/generations';
+import { sequencesOf, type IGeneration, generationOf, readGenerations } from '../../store/generations';
 
 /** What makes a model write texts for Megalens. */
 export const SERVE = 'lab = megalens.serve(model, tokenizer)';
@@ -110,7 +111,7 @@ export abstract class GenerationView<O extends TextOptions> extends ViewModel<O>
     ];
   }
 
-  private readonly _generations = new GenerationReader();
+  private readonly _generations = new ReadOnce(readGenerations);
   private _offered: readonly IGeneration[] = [];
 }
 

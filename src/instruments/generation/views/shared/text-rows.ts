@@ -1,9 +1,9 @@
 import { isAttentionRow, joinAttention } from '../../store/attention-rows';
-import { generationOf, GenerationReader, isUnderWay, type IGeneration } from '../../store/generations';
-import { GenerationRows, joinPositions, type IGenerationRead } from '../../store/generation-rows';
+import { generationOf, isUnderWay, type IGeneration } from '../../store/generations';
+import { joinPositions, type IGenerationRead } from '../../store/generation-rows';
 import type { IRunSource, SourceChange } from '../../../../store/source';
 import type { ITensorRow } from '../../../../store/tensor-data';
-import { TextLocations } from '../../store/generated-tokens';
+import { TextTensors } from '../../store/text-tensors';
 import { tokenWords } from '../../../../views/kits/text/token-words';
 import { tokenText } from '../../../../views/shared/describe';
 import { promptWords } from './generation-view';
@@ -30,9 +30,8 @@ export const openTextRows: OpenTextRows = source => new TextRows(source);
 
 /** Reads what a heatmap draws of a generation: its positions, put together from all its passes. */
 class TextRows implements ITextRows {
-  constructor(private readonly _source: IRunSource) {
-    this._rows = new GenerationRows(_source);
-    this._locations = new TextLocations(_source);
+  constructor(source: IRunSource) {
+    this._texts = new TextTensors(source);
   }
 
   get offered(): readonly IOfferedText[] {
@@ -40,16 +39,11 @@ class TextRows implements ITextRows {
   }
 
   note(change: SourceChange): void {
-    this._locations.note(change);
-    if (change.kind === 'rows' && change.stream === 'generations') {
-      this._generations.renew();
-    } else if (change.kind === 'rows' && change.stream === 'tensors') {
-      this._rows.came(change.firstStep, change.lastStep);
-    }
+    this._texts.concerns(change);
   }
 
   async offer(): Promise<void> {
-    this._offered = await this._generations.read(this._source);
+    this._offered = await this._texts.generations.read();
   }
 
   async read(
@@ -65,9 +59,9 @@ class TextRows implements ITextRows {
     const { flag, layers, part, rank } = question;
     const { generation, sequences } = found;
     const sequence = Math.max(0, Math.min(question.sample, sequences - 1));
-    const { locations, tokens } = await this._locations.read(generation, sequence);
+    const { locations, tokens } = await this._texts.locations.read(generation, sequence);
     const query = { flag, layers, ...(part ? { part } : {}), ...(rank === null ? {} : { rank }) };
-    const read = await this._rows.read(generation, query, locations, signal);
+    const read = await this._texts.rows.read(generation, query, locations, signal);
     const joined = this._join(read, { ...question, sample: sequence }, axes);
     const keys = hasKeys(read, axes);
     const isTiled = axes.includes('query') && !keys;
@@ -122,10 +116,8 @@ class TextRows implements ITextRows {
     return this._joined;
   }
 
-  private readonly _rows: GenerationRows;
-  private readonly _locations: TextLocations;
+  private readonly _texts: TextTensors;
   private _offered: readonly IGeneration[] = [];
-  private readonly _generations = new GenerationReader();
   private _key = '';
   private _joined: IJoined[] = [];
 }

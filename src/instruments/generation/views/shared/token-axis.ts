@@ -201,7 +201,7 @@ export interface ILayerMapRequest {
 /** A picture of layer × position of a text, the deepest layer on top. */
 export abstract class LayerMap extends MatrixPicture {
   /** Name a position, and say what a cell of it holds. */
-  protected abstract wordsOf(place: ILayerCell): { readonly where: string; readonly value: string };
+  protected abstract wordsOf(place: ILayerCell): Omit<ICellWords, 'said'> & { readonly where: string };
 
   /** Layers from top to bottom. */
   protected rows: readonly number[] = [];
@@ -253,8 +253,8 @@ export abstract class LayerMap extends MatrixPicture {
 
   protected words({ column, row }: IGridCell): ICellWords {
     const place = { layer: this.rows[row] ?? NaN, position: this._positions[column] ?? NaN };
-    const { where, value } = this.wordsOf(place);
-    return { tip: null, said: this.t('%1, %2: %3', layerName(place.layer, this.t), where, value), value };
+    const { where, ...words } = this.wordsOf(place);
+    return { ...words, said: this.t('%1, %2: %3', layerName(place.layer, this.t), where, words.value) };
   }
 
   protected override layerOf(row: number): number | null {

@@ -5,6 +5,7 @@ import type { IGenerationStart, IRunSource } from '../../../../store/source';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { type Translate, untranslated } from '../../../../views/shared/translate';
 import { isUnderWay, type IGeneration } from '../../store/generations';
+import { DEFAULTS } from '../effects/effects-subject';
 import { PerturbDraft } from './perturb-draft';
 
 type Sweep = NonNullable<GenerateRequest['sweep']>;
@@ -99,36 +100,21 @@ export type Asked =
   | { readonly kind: 'started'; readonly start: IGenerationStart }
   | { readonly kind: 'refused'; readonly message: string; readonly field: string | null };
 
-export interface INumbers {
-  readonly tokens: number;
-  readonly temperature: number;
-  readonly topK: number;
-  readonly topP: number;
-  readonly seed: number;
-  readonly samples: number;
-  readonly lens: number;
-  readonly candidates: number;
-}
+/** Numbers of a request, by their names in it. */
+export type INumbers = Readonly<typeof DEFAULTS>;
 
-/** What is asked for beside prompts and a perturbation. */
+/** What is asked for beside a perturbation, as it is written. */
 interface IWrittenRequest {
+  readonly prompts: readonly string[];
   readonly attention: boolean;
   readonly numbers: INumbers;
   readonly stop: string;
+  /** Ids of tokens after which a sequence ends; empty is the tokenizer's end of text. */
   readonly stopTokens: string;
+  /** Whether what is rarely asked for is shown too. */
   readonly isWhole: boolean;
 }
 
-const NUMBERS: INumbers = {
-  tokens: 64,
-  temperature: 1,
-  topK: 0,
-  topP: 1,
-  seed: 0,
-  samples: 1,
-  lens: 0,
-  candidates: 20
-};
 const [MOST_STOP_TOKENS, LAST_TOKEN] = [64, 2 ** 31 - 1];
 /** What a model takes that does not say it. */
 const BOUNDS: GenerationInfo = { prompts: 128, tokens: 1048576 };
@@ -152,30 +138,8 @@ export class GenerateForm {
 
   readonly sweep: SweepDraft;
 
-  /** Whether what is rarely asked for is shown too. */
-  get isWhole(): boolean {
-    return this._isWhole;
-  }
-
-  /** Ids of tokens after which a sequence ends, as they are written; empty is the tokenizer's end of text. */
-  get stopTokens(): string {
-    return this._stopTokens;
-  }
-
-  get prompts(): readonly string[] {
-    return this._prompts;
-  }
-
-  get stop(): string {
-    return this._stop;
-  }
-
-  get attention(): boolean {
-    return this._attention;
-  }
-
-  get numbers(): INumbers {
-    return this._numbers;
+  get written(): IWrittenRequest {
+    return this._written;
   }
 
   get isOffered(): boolean {
@@ -196,22 +160,20 @@ export class GenerateForm {
 
   /** The request, without what is as it is when absent. */
   get request(): GenerateRequest {
-    const { attention, bounds, numbers, perturb, prompts, stop, sweep } = this;
+    const { bounds, perturb, sweep } = this;
+    const { attention, numbers, prompts, stop, stopTokens } = this._written;
+    const { candidates, lens, ...others } = numbers;
     const value = perturb.value;
-    const tokens = idsOf(this.stopTokens);
+    const tokens = idsOf(stopTokens);
     return {
       prompts: [...prompts],
+      ...others,
       tokens: Math.min(numbers.tokens, bounds.tokens),
-      temperature: numbers.temperature,
-      top_k: numbers.topK,
-      top_p: numbers.topP,
-      seed: numbers.seed,
-      samples: numbers.samples,
       ...(stop === '' ? {} : { stop: [stop.replace(/\\n/g, '\n').replace(/\\t/g, '\t')] }),
       ...(tokens.length > 0 ? { stop_tokens: tokens } : {}),
-      ...(numbers.candidates === NUMBERS.candidates ? {} : { candidates: numbers.candidates }),
+      ...(candidates === DEFAULTS.candidates ? {} : { candidates }),
       ...(attention && bounds.no_attention === undefined ? { attention } : {}),
-      ...(numbers.lens > 0 && bounds.no_lens === undefined ? { lens: numbers.lens } : {}),
+      ...(lens > 0 && bounds.no_lens === undefined ? { lens } : {}),
       ...(value ? { perturb: value } : {}),
       ...(value && sweep.value ? { sweep: sweep.value } : {})
     };
@@ -222,14 +184,16 @@ export class GenerateForm {
    * model reads; null where it surely is not, as a letter is a token at most for each of its bytes.
    */
   get mayBeTooLong(): number | null {
-    const bytes = Math.max(...this._prompts.map(each => new TextEncoder().encode(each).length));
-    return bytes + this._numbers.tokens > (this.bounds.context ?? Infinity) ? bytes : null;
+    const { numbers, prompts } = this._written;
+    const bytes = Math.max(...prompts.map(each => new TextEncoder().encode(each).length));
+    return bytes + numbers.tokens > (this.bounds.context ?? Infinity) ? bytes : null;
   }
 
   /** Change a prompt: nothing is drawn anew while it is typed, unless it becomes too long or short enough. */
   write(at: number, prompt: string): void {
     const before = this.mayBeTooLong;
-    this._prompts = this._prompts.map((each, index) => (index === at ? prompt : each));
+    const prompts = this._written.prompts.map((each, index) => (index === at ? prompt : each));
+    this._written = { ...this._written, prompts };
     this._settle();
     if (before !== this.mayBeTooLong) {
       this._changed();
@@ -237,25 +201,16 @@ export class GenerateForm {
   }
 
   add(): void {
-    this._prompts = [...this._prompts, ''];
-    this.set({});
+    this.set({ prompts: [...this._written.prompts, ''] });
   }
 
   remove(at: number): void {
-    this._prompts = this._prompts.filter((_, index) => index !== at);
-    this.set({});
+    this.set({ prompts: this._written.prompts.filter((_, index) => index !== at) });
   }
 
-  /** Change what is not a prompt, and show it. */
-  set({
-    attention = this._attention,
-    isWhole = this._isWhole,
-    numbers = this._numbers,
-    stop = this._stop,
-    stopTokens = this._stopTokens
-  }: Partial<IWrittenRequest>): void {
-    [this._attention, this._isWhole, this._numbers] = [attention, isWhole, numbers];
-    [this._stop, this._stopTokens] = [stop, stopTokens];
+  /** Change what is written, and show it. */
+  set(change: Partial<IWrittenRequest>): void {
+    this._written = { ...this._written, ...change };
     this._settle();
     this._changed();
   }
@@ -271,10 +226,11 @@ export class GenerateForm {
 
   /** What cannot be asked as it is written, by path of the request. */
   private get _wrong(): ReadonlyMap<string, string> {
-    const ids = idsOf(this.stopTokens);
+    const { stopTokens } = this._written;
+    const ids = idsOf(stopTokens);
     const isList = ids.every(id => Number.isInteger(id) && id >= 0 && id <= LAST_TOKEN);
     const stop = !isList
-      ? this._t('Must be whole numbers from 0, such as 2, 50256, got %1.', this.stopTokens)
+      ? this._t('Must be whole numbers from 0, such as 2, 50256, got %1.', stopTokens)
       : ids.length > MOST_STOP_TOKENS
         ? this._t('Must be at most %1 token ids, got %2.', MOST_STOP_TOKENS, ids.length)
         : undefined;
@@ -288,7 +244,7 @@ export class GenerateForm {
   /** Ask. Never rejects: what came of it is in `asked`. */
   async submit(): Promise<void> {
     const { _source: source } = this;
-    const empty = this.prompts.findIndex(each => each === '');
+    const empty = this._written.prompts.findIndex(each => each === '');
     if (source.generate === undefined || this._asked.kind === 'sent') {
       return;
     }
@@ -303,7 +259,7 @@ export class GenerateForm {
     const [wrong] = this._wrong;
     if (wrong) {
       const [field, message] = wrong;
-      this._isWhole ||= field === 'stop_tokens';
+      this._written = { ...this._written, isWhole: this._written.isWhole || field === 'stop_tokens' };
       this._tell({ kind: 'refused', message, field });
       return;
     }
@@ -349,12 +305,14 @@ export class GenerateForm {
   }
 
   private _asked: Asked = { kind: 'idle' };
-  private _prompts: readonly string[] = [''];
-  private _stop = '';
-  private _stopTokens = '';
-  private _attention = false;
-  private _isWhole = false;
-  private _numbers = NUMBERS;
+  private _written: IWrittenRequest = {
+    prompts: [''],
+    attention: false,
+    numbers: DEFAULTS,
+    stop: '',
+    stopTokens: '',
+    isWhole: false
+  };
 }
 
 const idsOf = (text: string): number[] =>

@@ -1,12 +1,13 @@
 import type { TokensOptions } from '../../../../protocol/views.generated';
+import { ReadOnce } from '../../../../store/read-once';
 import type { IRunSource, SourceChange } from '../../../../store/source';
 import { OtherRuns } from '../../../../views/kits/lines/other-runs';
 import type { IViewRuns } from '../../../../views/view';
 import type { IGeneration, IToken } from '../../store/generations';
 import {
   controlOf,
-  GenerationReader,
   generationOf,
+  readGenerations,
   readToken,
   readTokens,
   isUnderWay
@@ -122,7 +123,7 @@ export class TextReader {
     let [asked, from]: [IGeneration | undefined, IRunSource | null] = [undefined, source];
     if (run !== null) {
       from = companion?.source ?? null;
-      asked = from ? generationOf(await new GenerationReader().read(from), other) : undefined;
+      asked = from ? generationOf(await readGenerations(from), other) : undefined;
     } else if (shown) {
       asked = other === null ? controlOf(generations, shown) : generationOf(generations, other);
     }
@@ -146,7 +147,7 @@ export class TextReader {
     return all.filter(({ id }) => id !== this._source.id).slice(0, MOST_RUNS);
   }
 
-  private readonly _generations = new GenerationReader();
+  private readonly _generations = new ReadOnce(readGenerations);
   private readonly _others: OtherRuns;
   private _listing: ReturnType<IViewRuns['list']> | undefined;
   private _reading: { readonly key: string; readonly facts: Promise<ITextFacts> } | null = null;

@@ -11,14 +11,13 @@ import type { ILinkedMarks } from '../../../../views/shared/links';
 import { positionShown } from '../../../../views/shared/pinned-step';
 import type { ITip } from '../../../../views/shared/table';
 import { PartModel, type IViewEnvironment } from '../../../../views/shared/view-model';
-import type { IState, IStateActions } from '../../../../views/shared/states';
+import type { IState } from '../../../../views/shared/states';
 import { retryAction, emptyState, snippetState } from '../../../../views/shared/states';
-import type { Translate } from '../../../../views/shared/translate';
 import { isUnderWay, type IToken } from '../../store/generations';
 import { percent, spanName } from '../attention/attention-text';
 import type { IRankedKey } from '../attention/attention-maps';
 import { LookedAt } from './looked-at';
-import type { ITextFacts, TokensChoice, IWrittenText, TextReader } from './text-facts';
+import type { ITextFacts, IWrittenText, TextReader } from './text-facts';
 import {
   isLost,
   lostWords,
@@ -34,82 +33,6 @@ import { colorValue, colorWords } from './token-color';
 
 /** What makes a model write text. */
 const ASK = 'lab.generate("…")';
-
-interface ITextActions extends Pick<IStateActions, 'copy' | 'retry'> {
-  choose(options: Partial<TokensChoice>): void;
-  /** Ends a generation that waits or is written; absent where nobody can. */
-  end?: ((generation: number) => void) | undefined;
-}
-
-/** Why there is no text to draw, and what to do about it. */
-function noText(
-  source: Pick<IRunSource, 'generate'>,
-  { generations, text }: Pick<ITextFacts, 'generations' | 'text'>,
-  { generation, sequence }: TokensChoice,
-  { choose, copy, end, retry }: ITextActions,
-  t: Translate
-): IState {
-  const retried = retryAction({ retry }, t);
-  const newest = {
-    label: t('Show the newest'),
-    run: () => choose({ generation: null, sequence: 0, position: null })
-  };
-  if (generations.length === 0) {
-    const code = source.generate ? ASK : SERVE;
-    const sentence = source.generate
-      ? t('Nothing was generated yet. Write a prompt above, or in a cell:')
-      : t('Nothing was generated, and this run takes no prompts. In a cell:');
-    return snippetState(sentence, code, { copy, retry }, t);
-  }
-  if (text === null) {
-    const last = formatInteger(generations[generations.length - 1]?.generation ?? NaN);
-    const sentence = t(
-      'There is no generation %1. The newest is %2.',
-      formatInteger(generation ?? NaN),
-      last
-    );
-    return { kind: 'empty', sentence, action: newest, more: [retried] };
-  }
-  const shown = text.generation;
-  const number = formatInteger(shown.generation);
-  const others = generation === null ? [] : [newest];
-  if (shown.sequences > 0 && sequence >= shown.sequences) {
-    const count = formatInteger(shown.sequences);
-    return emptyState(
-      t('Generation %1 has no sequence %2: it has %3, counted from 0.', number, sequence, count),
-      t('Show sequence 0'),
-      () => choose({ sequence: 0, position: null })
-    );
-  }
-  if (isUnderWay(shown)) {
-    return {
-      kind: 'loading',
-      sentence: t('Generation %1 %2.', number, waitWords(shown.state, stateWords(shown, t), t)),
-      action: end ? { label: t('Cancel'), run: () => end(shown.generation) } : retried
-    };
-  }
-  if (shown.state === 'failed') {
-    const words = shown.message || t('Nobody said why.');
-    return {
-      kind: 'error',
-      sentence: t('Generation %1 failed: %2', number, words),
-      action: { label: t('Copy this sentence'), run: () => copy(words) },
-      more: [retried, ...others]
-    };
-  }
-  const sentence =
-    shown.state === 'cancelled'
-      ? t('Generation %1 was cancelled before anything was written.', number)
-      : t(
-          'The tokens of generation %1 are not here: they were given up to stay within memory, or this file does not hold them.',
-          number
-        );
-  return { kind: 'empty', sentence, action: retried, more: others };
-}
-
-function waitWords(state: string, words: string, t: Translate): string {
-  return state === 'queued' ? words : t('reads its prompts');
-}
 
 /** Tokens that a tip says are looked at. */
 const TIP_KEYS = 3;
@@ -157,9 +80,7 @@ export class TextPane extends PartModel<TokensOptions, TextReader> {
     this._picture.clear();
     this._text = null;
     if (text === null || text.tokens.length === 0) {
-      const shown = { ...facts, text };
-      const end = this.source.cancelGeneration && this._end;
-      return { state: noText(this.source, shown, chosen, { ...this.actions, ...actions, end }, t) };
+      return { state: this._nothing(facts, text) };
     }
     this._text = text;
     const { position: upTo } = chosen;
@@ -233,6 +154,74 @@ export class TextPane extends PartModel<TokensOptions, TextReader> {
   override insight(): IMark | null {
     const token = this._text && mostSurprising(written(this._text, this.chosen.position));
     return token ? this._show(token.position) : null;
+  }
+
+  /** Why there is no text to draw, and what to do about it. */
+  private _nothing({ generations }: ITextFacts, text: IWrittenText | null): IState {
+    const { actions, source, t } = this;
+    const { generation, sequence } = this.chosen;
+    const retried = retryAction(actions, t);
+    const newest = {
+      label: t('Show the newest'),
+      run: () => this.pick({ generation: null, sequence: 0, position: null })
+    };
+    if (generations.length === 0) {
+      const code = source.generate ? ASK : SERVE;
+      const sentence = source.generate
+        ? t('Nothing was generated yet. Write a prompt above, or in a cell:')
+        : t('Nothing was generated, and this run takes no prompts. In a cell:');
+      return snippetState(sentence, code, actions, t);
+    }
+    if (text === null) {
+      const last = formatInteger(generations[generations.length - 1]?.generation ?? NaN);
+      const sentence = t(
+        'There is no generation %1. The newest is %2.',
+        formatInteger(generation ?? NaN),
+        last
+      );
+      return { kind: 'empty', sentence, action: newest, more: [retried] };
+    }
+    const shown = text.generation;
+    const number = formatInteger(shown.generation);
+    const others = generation === null ? [] : [newest];
+    if (shown.sequences > 0 && sequence >= shown.sequences) {
+      const count = formatInteger(shown.sequences);
+      return emptyState(
+        t('Generation %1 has no sequence %2: it has %3, counted from 0.', number, sequence, count),
+        t('Show sequence 0'),
+        () => this.pick({ sequence: 0, position: null })
+      );
+    }
+    if (isUnderWay(shown)) {
+      return {
+        kind: 'loading',
+        sentence: t(
+          'Generation %1 %2.',
+          number,
+          shown.state === 'queued' ? stateWords(shown, t) : t('reads its prompts')
+        ),
+        action: source.cancelGeneration
+          ? { label: t('Cancel'), run: () => this._end(shown.generation) }
+          : retried
+      };
+    }
+    if (shown.state === 'failed') {
+      const words = shown.message || t('Nobody said why.');
+      return {
+        kind: 'error',
+        sentence: t('Generation %1 failed: %2', number, words),
+        action: { label: t('Copy this sentence'), run: () => actions.copy(words) },
+        more: [retried, ...others]
+      };
+    }
+    const sentence =
+      shown.state === 'cancelled'
+        ? t('Generation %1 was cancelled before anything was written.', number)
+        : t(
+            'The tokens of generation %1 are not here: they were given up to stay within memory, or this file does not hold them.',
+            number
+          );
+    return { kind: 'empty', sentence, action: retried, more: others };
   }
 
   private get _noteActions(): INoteActions {

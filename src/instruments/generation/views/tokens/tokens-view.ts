@@ -80,7 +80,8 @@ function withFault(control: Control): Control[] {
 }
 
 function promptControls(form: GenerateForm, t: Translate): Control[] {
-  const { bounds, prompts } = form;
+  const { bounds } = form;
+  const { prompts } = form.written;
   return [
     ...prompts.flatMap((value, at): Control[] => [
       {
@@ -117,55 +118,46 @@ function promptControls(form: GenerateForm, t: Translate): Control[] {
 
 function numberControls(form: GenerateForm, t: Translate): Control[] {
   const { bounds } = form;
+  const { numbers } = form.written;
   const number = (
     name: keyof INumbers,
-    path: string,
     label: string,
     [least, most]: readonly [number, number],
     title: string,
     isFraction = false
   ): Control => ({
     kind: 'number',
-    id: `generate.${path}`,
+    id: `generate.${name}`,
     label,
     title,
-    fault: form.faultAt(path),
+    fault: form.faultAt(name),
     least,
     most,
     isFraction,
-    value: Math.min(most, form.numbers[name]),
-    change: value => form.set({ numbers: { ...form.numbers, [name]: value } })
+    value: Math.min(most, numbers[name]),
+    change: value => form.set({ numbers: { ...numbers, [name]: value } })
   });
   const [whole, share] = [Number.MAX_SAFE_INTEGER, 1e-6];
   return [
     number(
       'tokens',
-      'tokens',
       t('Tokens'),
       [0, Math.min(bounds.tokens, bounds.context ?? Infinity)],
       t('Tokens to write, at most')
     ),
+    number('temperature', t('Temperature'), [0, 100], t('0 always takes the most probable token'), true),
+    number('top_k', t('Top-k'), [0, 1e6], t('Draw from the k most probable tokens; 0 is all')),
     number(
-      'temperature',
-      'temperature',
-      t('Temperature'),
-      [0, 100],
-      t('0 always takes the most probable token'),
-      true
-    ),
-    number('topK', 'top_k', t('Top-k'), [0, 1e6], t('Draw from the k most probable tokens; 0 is all')),
-    number(
-      'topP',
       'top_p',
       t('Top-p'),
       [share, 1],
       t('Draw from the fewest tokens that reach p together; 1 is all'),
       true
     ),
-    number('seed', 'seed', t('Seed'), [0, whole], t('The same seed draws the same tokens')),
-    number('samples', 'samples', t('Samples'), [1, bounds.prompts], t('Texts for each prompt')),
+    number('seed', t('Seed'), [0, whole], t('The same seed draws the same tokens')),
+    number('samples', t('Samples'), [1, bounds.prompts], t('Texts for each prompt')),
     ...(bounds.no_lens === undefined
-      ? [number('lens', 'lens', t('Logit lens'), [0, 20], t('Candidates to read from each layer; 0 is none'))]
+      ? [number('lens', t('Logit lens'), [0, 20], t('Candidates to read from each layer; 0 is none'))]
       : [])
   ];
 }
@@ -176,7 +168,7 @@ function keptControls(form: GenerateForm, t: Translate): Control[] {
       kind: 'text',
       id: 'generate.stop',
       label: t('Stop at'),
-      value: form.stop,
+      value: form.written.stop,
       suggestions: ['\\n'],
       spaced: true,
       fault: form.faultAt('stop'),
@@ -188,7 +180,7 @@ function keptControls(form: GenerateForm, t: Translate): Control[] {
           selectControl(
             'generate.attention',
             t('Attention'),
-            form.attention ? 'on' : 'off',
+            form.written.attention ? 'on' : 'off',
             { off: t('not traced'), on: t('traced') },
             value => form.set({ attention: value === 'on' })
           )
@@ -199,7 +191,7 @@ function keptControls(form: GenerateForm, t: Translate): Control[] {
 
 /** What is rarely asked for, folded away until somebody wants it. */
 function rareControls(form: GenerateForm, t: Translate): Control[] {
-  const { isWhole, numbers, stopTokens } = form;
+  const { isWhole, numbers, stopTokens } = form.written;
   return [
     {
       kind: 'toggle',
@@ -261,7 +253,7 @@ function statusWords(
       'The model reads %1 tokens at once: a prompt of up to %2 and %3 to write may be too many.',
       formatInteger(form.bounds.context ?? 0),
       formatInteger(form.mayBeTooLong),
-      formatInteger(form.numbers.tokens)
+      formatInteger(form.written.numbers.tokens)
     );
   }
   return shown ? t('Generation %1: %2', formatInteger(shown.generation), stateWords(shown, t)) : '';

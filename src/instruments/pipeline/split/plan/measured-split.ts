@@ -1,5 +1,5 @@
 import type { IPipelineSteps } from '../../client/pipeline-api';
-import { quantile } from '../../plan/simulation';
+import { latencyOf, median } from '../../plan/simulation';
 import { wholeStage, forwardGroups, type ILayoutShape } from './cut-layers';
 import type { ISplitOperations, SplitKind } from './planned-split';
 import type { IFullSplitRequest } from './split-request';
@@ -142,8 +142,6 @@ export interface IMeasuredLane {
   readonly recomputeMs: number;
   readonly backwardMs: number;
   readonly optimizerMs: number;
-  /** Time in operations of the last step. */
-  readonly busyMs: number;
 }
 
 /** The steps that a run measured, as the planner of splits reads them. */
@@ -199,17 +197,13 @@ export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | nu
   const times = Array.from({ length: count }, () => ({
     F: new StepMeans(),
     B: new StepMeans(),
-    O: new StepMeans(),
-    busy: 0
+    O: new StepMeans()
   }));
   // What a process keeps for its backward pass may be computed in parts: both are the backward pass.
   const parts = new Map<string, number>();
   rows.kind.forEach((kind, at) => {
     const lane = times[rows.stage[at]!]!;
     const took = rows.end[at]! - rows.begin[at]!;
-    if (rows.step[at] === operationsStep) {
-      lane.busy += took;
-    }
     if (kind === 'F' || kind === 'O') {
       lane[kind].add(rows.step[at]!, took);
     } else {
@@ -231,8 +225,7 @@ export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | nu
       forwardMs: role === 'forward' ? forwardMs : NaN,
       recomputeMs: role === 'forward' ? NaN : forwardMs,
       backwardMs: lane.B.median(),
-      optimizerMs: lane.O.median(),
-      busyMs: lane.busy
+      optimizerMs: lane.O.median()
     };
   });
   const operations = lastStep(steps, operationsStep, isSplit ? forwards : 0);
@@ -244,7 +237,7 @@ export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | nu
     ahead: isSplit ? aheadOf(operations, count - 1) : 1,
     replicas,
     lanes,
-    latencyMs: latencyOf(steps, isSplit ? forwards : 0),
+    latencyMs: measuredLatency(steps, isSplit ? forwards : 0),
     stepMs: median(steps.steps.map(({ duration }) => duration)),
     steps: lasts.length,
     operations,
@@ -271,14 +264,7 @@ class StepMeans {
   private readonly _sums = new Map<number, readonly [sum: number, count: number]>();
 }
 
-function median(values: readonly number[]): number {
-  return quantile(
-    [...values].sort((a, b) => a - b),
-    0.5
-  );
-}
-
-function latencyOf({ operations: rows, stages }: IPipelineSteps, forwards: number): number {
+function measuredLatency({ operations: rows, stages }: IPipelineSteps, forwards: number): number {
   const ends = new Map<string, number>();
   const name = (kind: string, lane: number, at: number): string =>
     `${rows.step[at]} ${kind} ${lane} ${rows.microBatch[at]}`;
@@ -312,11 +298,7 @@ function latencyOf({ operations: rows, stages }: IPipelineSteps, forwards: numbe
     }
     free = rows.end[at]!;
   });
-  const least = quantile(
-    gaps.sort((a, b) => a - b),
-    0.25
-  );
-  return Number.isFinite(least) ? Math.max(0, least) : 0;
+  return latencyOf(gaps);
 }
 
 function lastStep({ operations: rows }: IPipelineSteps, step: number, forwards: number): ISplitOperations {

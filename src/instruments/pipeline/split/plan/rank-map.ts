@@ -1,6 +1,5 @@
-import { schemaCheck } from '../../../../protocol/schema-check';
 import { PlanError } from '../../plan/plan-shape';
-import SPLIT_SCHEMA from '#protocol/split.schema.json';
+import { requestCheck } from './split-request';
 import type { RankMapName, RankMapRequest } from '../protocol/split.generated';
 
 interface IHost {
@@ -151,7 +150,7 @@ export interface IRankMap {
 
 const MOST_PROCESSES = 1 << 18;
 
-const check = schemaCheck({ $ref: '#/$defs/RankMapRequest' }, SPLIT_SCHEMA.$defs);
+const checked = requestCheck<RankMapRequest>('RankMapRequest');
 
 /**
  * Say which process does what.
@@ -163,12 +162,7 @@ const check = schemaCheck({ $ref: '#/$defs/RankMapRequest' }, SPLIT_SCHEMA.$defs
  *   together, or hosts have too few slots.
  */
 export function rankMap(value: unknown): IRankMap {
-  const wrong = check(value);
-  if (wrong !== null) {
-    const field = wrong.path.join('.');
-    throw new PlanError('request', `${field || 'The request'} ${wrong.words}.`, { field });
-  }
-  const request = value as RankMapRequest;
+  const request = checked(value);
   const shape = shapeOf(request);
   const processes = processesOf(shape);
   const needed = processes.length;

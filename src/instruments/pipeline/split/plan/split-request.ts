@@ -46,7 +46,23 @@ export function devicesOf(
   return used.some((count, kind) => count > kinds[kind]!.count) ? null : used;
 }
 
-const check = schemaCheck({ $ref: '#/$defs/SplitRequest' }, SPLIT_SCHEMA.$defs);
+/**
+ * What checks requests of a kind.
+ * @throws PlanError `request` with the member that is no such value.
+ */
+export function requestCheck<T>(kind: 'RankMapRequest' | 'SplitRequest'): (value: unknown) => T {
+  const check = schemaCheck({ $ref: `#/$defs/${kind}` }, SPLIT_SCHEMA.$defs);
+  return value => {
+    const wrong = check(value);
+    if (wrong !== null) {
+      const field = wrong.path.join('.');
+      throw new PlanError('request', `${field || 'The request'} ${wrong.words}.`, { field });
+    }
+    return value as T;
+  };
+}
+
+const checked = requestCheck<SplitRequest>('SplitRequest');
 
 /** Stages times micro-batches that one simulation takes at most. */
 export const MOST_PASSES = 1 << 20;
@@ -75,12 +91,7 @@ export interface IFullSplitRequest extends Required<
  *   that does not go together with the rest.
  */
 export function fullSplitRequest(value: unknown): IFullSplitRequest {
-  const wrong = check(value);
-  if (wrong !== null) {
-    const field = wrong.path.join('.');
-    throw new PlanError('request', `${field || 'The request'} ${wrong.words}.`, { field });
-  }
-  const request = value as SplitRequest;
+  const request = checked(value);
   const { layers = 12, most_tensor = 1, weight_bytes = 0, micro_batches } = request;
   const costs = typeof layers === 'number' ? new Array<number>(layers).fill(1) : layers;
   const total = costs.reduce((sum, cost) => sum + cost, 0);

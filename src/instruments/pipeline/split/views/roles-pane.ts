@@ -1,9 +1,8 @@
-import { contrastColor, formatInteger, type IPlace, type IRecipe, type Row } from '../../../../charts';
+import { contrastColor, formatInteger, type Row } from '../../../../charts';
 import type { SplitOptions } from '../../../../protocol/views.generated';
-import type { IContent, IMark, IMoved, Loaded } from '../../../../views/shared/content';
+import { LanePicture, type ILanePiece } from '../../../../views/kits/lanes/lane-picture';
+import type { IContent, Loaded } from '../../../../views/shared/content';
 import type { ITip } from '../../../../views/shared/table';
-import { hold, moveOf, axisParams } from '../../../../views/shared/scale';
-import type { Translate } from '../../../../views/shared/translate';
 import { kindColor } from '../../../../views/shared/span-kinds';
 import { inkOf } from '../../views/gantt-pane';
 import { type IMappedProcess, type IRankMap, type ProcessRole, countWords, rankMap } from '../plan/rank-map';
@@ -26,85 +25,106 @@ const SPANS: Readonly<Record<ProcessRole, string>> = {
   coordinator: 'collective'
 };
 
-interface ICell {
+/** A process in its cell: a row for each stage, a coordinator's above them. */
+interface ICell extends ILanePiece {
   readonly process: IMappedProcess;
   readonly x: number;
-  readonly y: number;
 }
 
-/** Processes in cells: a row for each stage, a coordinator's above them. */
-class RolesPicture {
-  constructor(private readonly _t: Translate) {}
+/** The cells of processes, those of each stage in their order. */
+function cellsOf({ processes }: IRankMap): ICell[] {
+  const above = processes[0]?.role === 'coordinator' ? 1 : 0;
+  const next = new Map<number, number>();
+  return processes.map(process => {
+    const lane = process.pipeline + above;
+    const x = next.get(lane) ?? 0;
+    next.set(lane, x + 1);
+    return { process, x, lane, begin: x - 0.5, end: x + 0.5, kind: process.role };
+  });
+}
 
-  /** How many processes the last drawing left out. */
-  left = 0;
+const roleColor = (role: ProcessRole, isDark: boolean): string => kindColor(SPANS[role], isDark);
 
-  draw(map: IRankMap, width: number, isDark: boolean): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
-    const { _t: t } = this;
-    const above = map.processes[0]?.role === 'coordinator' ? 1 : 0;
-    const next = new Map<number, number>();
-    const cells = map.processes.map((process): ICell => {
-      const y = process.pipeline + above;
-      const x = next.get(y) ?? 0;
-      next.set(y, x + 1);
-      return { process, x, y };
-    });
-    this._cells = cells.filter(({ x, y }) => x < MOST_ACROSS && y < MOST_ROWS);
-    this.left = cells.length - this._cells.length;
-    const columns = 1 + Math.max(...this._cells.map(({ x }) => x));
-    const rows = 1 + Math.max(...this._cells.map(({ y }) => y));
-    const height = Math.max(ROW.least, Math.min(ROW.usual, ROW.most / rows));
-    const extent = { x: [-0.5, columns - 0.5] as const, y: [-0.5, rows - 0.5] as const };
-    const names = Array.from({ length: rows }, (_, row): [number, string] => [
-      row,
-      row < above ? '' : formatInteger(row - above)
-    ]);
-    const space = width / columns;
-    const recipeIn = (dark: boolean): IRecipe => {
-      const ink = inkOf(dark);
-      const roles = ROLES.filter(role => this._cells.some(({ process }) => process.role === role));
-      return {
-        template: 'pipeline',
-        texts: { xTitle: t('process of the stage'), yTitle: t('stage'), colorTitle: t('role') },
-        params: {
-          ...axisParams(extent.x, extent.y),
-          rowNames: Object.fromEntries(names),
-          rowTicks: names.map(([row]) => row),
-          wholes: true,
-          lineColor: ink.line,
-          textColor: ink.text,
-          keyText: roles.map(role => roleWords(role, t))
-        },
-        datasets: {
-          pieces: this._cells.map(cell => this._piece(cell, dark)),
-          numbers: height < 2 * LETTER ? [] : this._cells.map(cell => this._number(cell, space, dark)),
-          headings: [],
-          ends: [],
-          path: [],
-          key: roles.map((role, index) => ({ place: index, color: roleColor(role, dark) }))
-        },
-        height: rows * height
-      };
+export class RolesPane extends SplitPane {
+  override readonly subject = this.t('Roles of processes');
+
+  protected show(read: ISplitRead, drawn: ISplitPlanned | null): Loaded {
+    const { t } = this;
+    const map = rankMap(mapRequest(this.options, read, drawn));
+    const { processes } = map;
+    const cells = cellsOf(map).filter(({ x, lane }) => x < MOST_ACROSS && lane < MOST_ROWS);
+    return {
+      content: {
+        title: t(
+          'Roles of %1 processes: tensor parallel %2, stages %3, replicas %4',
+          formatInteger(processes.length),
+          formatInteger(map.tensor),
+          formatInteger(map.stages),
+          formatInteger(map.replicas)
+        ),
+        caption: this._caption(map, processes.length - cells.length),
+        summary: t('There are %1 processes: %2.', formatInteger(processes.length), countWords(processes)),
+        ...this._draw(cells)
+      }
     };
-    return { extent, recipe: recipeIn(isDark), printed: (dark = false) => recipeIn(dark) };
   }
 
-  probe({ x, y }: IPlace): IMark | null {
-    const cell = this._cells.find(each => each.x === Math.round(x) && each.y === Math.round(y));
-    return cell ? markOf(cell) : null;
+  protected override get drawn(): LanePicture<ICell> {
+    return this._picture;
   }
 
-  tipOf(mark: IMark, isDark: boolean): ITip | null {
-    const { _t: t } = this;
-    const cell = this._at(mark);
-    if (!cell) {
-      return null;
-    }
-    const { real, role, pipeline, replica, tensor, virtual } = cell.process;
+  private _draw(cells: readonly ICell[]): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
+    const { env, t } = this;
+    const above = cells[0]?.kind === 'coordinator' ? 1 : 0;
+    const columns = 1 + Math.max(...cells.map(({ x }) => x));
+    const rows = 1 + Math.max(...cells.map(({ lane }) => lane));
+    const height = Math.max(ROW.least, Math.min(ROW.usual, ROW.most / rows));
+    const space = env.width / columns;
+    const { extent, printed, recipe } = this._picture.draw({
+      template: 'pipeline',
+      pieces: cells,
+      x: [-0.5, columns - 0.5],
+      rows,
+      names: Object.fromEntries(
+        Array.from({ length: rows }, (_, row) => [row, row < above ? '' : formatInteger(row - above)])
+      ),
+      ticks: Array.from({ length: rows }, (_, row) => row),
+      height: rows * height,
+      texts: { xTitle: t('process of the stage'), yTitle: t('stage'), colorTitle: t('role') },
+      kinds: ROLES.filter(role => cells.some(({ kind }) => kind === role)).map(role => ({
+        id: role,
+        name: roleWords(role, t)
+      })),
+      hidden: [],
+      hide: () => undefined,
+      colorOf: (role, dark) => roleColor(role as ProcessRole, dark),
+      bars: ({ x, lane, process }, dark) => [
+        { x: x - HALF, x2: x + HALF, y: lane - HALF, y2: lane + HALF, color: roleColor(process.role, dark) }
+      ],
+      words: ({ process }) => this._words(process),
+      tip: ({ process }) => this._tip(process),
+      more: dark => {
+        const ink = inkOf(dark);
+        return {
+          params: { wholes: true, lineColor: ink.line, textColor: ink.text },
+          datasets: {
+            numbers: height < 2 * LETTER ? [] : cells.map(cell => this._number(cell, space, dark)),
+            headings: [],
+            ends: [],
+            path: []
+          }
+        };
+      }
+    });
+    return { extent, printed, recipe };
+  }
+
+  private _tip({ real, role, pipeline, replica, tensor, virtual }: IMappedProcess): ITip {
+    const { t } = this;
     return {
       heading: t('rank %1', formatInteger(real)),
       lines: [
-        { name: t('role'), value: roleWords(role, t), color: roleColor(role, isDark) },
+        { name: t('role'), value: roleWords(role, t), color: roleColor(role, this.env.isDark) },
         ...(role === 'coordinator'
           ? []
           : [
@@ -117,52 +137,23 @@ class RolesPicture {
     };
   }
 
-  move(key: string): IMoved | null {
-    const by = moveOf(key);
-    if (by === undefined || this._cells.length === 0) {
-      return null;
-    }
-    const before = this._cursor;
-    const y = before ? before.y + by[1] : 0;
-    const row = this._cells.filter(each => each.y === y);
-    const cell = row.length === 0 ? before : row[hold(before ? before.x + by[0] : 0, row.length)];
-    if (!cell) {
-      return null;
-    }
-    this._cursor = cell;
-    const sentence = this._words(cell.process);
-    return { said: sentence, mark: markOf(cell), ...(key === 'copy' ? { copy: sentence } : {}) };
-  }
-
-  private _piece(cell: ICell, isDark: boolean): Row {
-    const { x, y, process } = cell;
-    return {
-      x: x - HALF,
-      x2: x + HALF,
-      y: y - HALF,
-      y2: y + HALF,
-      color: roleColor(process.role, isDark),
-      text: this._words(process)
-    };
-  }
-
   /** The rank, with the virtual ranks that it stands for where there is room. */
-  private _number({ x, y, process }: ICell, space: number, isDark: boolean): Row {
+  private _number({ x, lane, process }: ICell, space: number, isDark: boolean): Row {
     const { real, role, virtual } = process;
     const [first, last] = [virtual[0], virtual.at(-1)];
     const range =
       first === undefined || last === undefined
         ? ''
         : first === last
-          ? this._t('v%1', formatInteger(first))
-          : this._t('v%1–%2', formatInteger(first), formatInteger(last));
+          ? this.t('v%1', formatInteger(first))
+          : this.t('v%1–%2', formatInteger(first), formatInteger(last));
     const long = [formatInteger(real), ...(range === '' ? [] : [`(${range})`])].join(' ');
     const text = long.length * LETTER + 6 < space ? long : formatInteger(real);
     return {
       x,
       x1: x - HALF,
       x2: x + HALF,
-      y,
+      y: lane,
       text,
       room: text.length * LETTER,
       color: contrastColor(roleColor(role, isDark))
@@ -170,7 +161,7 @@ class RolesPicture {
   }
 
   private _words({ real, role, pipeline, replica, virtual }: IMappedProcess): string {
-    const { _t: t } = this;
+    const { t } = this;
     const rank = formatInteger(real);
     return role === 'coordinator'
       ? t('Rank %1 coordinates and holds no model.', rank)
@@ -184,60 +175,8 @@ class RolesPicture {
         );
   }
 
-  private _at({ x, y }: IMark): ICell | undefined {
-    return this._cells.find(each => each.x === x[0] + 0.5 && y !== null && each.y === y[0] + 0.5);
-  }
-
-  private _cells: readonly ICell[] = [];
-  private _cursor: ICell | null = null;
-}
-
-const roleColor = (role: ProcessRole, isDark: boolean): string => kindColor(SPANS[role], isDark);
-
-const markOf = ({ x, y }: ICell): IMark => ({ facet: null, x: [x - 0.5, x + 0.5], y: [y - 0.5, y + 0.5] });
-
-export class RolesPane extends SplitPane {
-  override readonly subject = this.t('Roles of processes');
-
-  protected show(read: ISplitRead, drawn: ISplitPlanned | null): Loaded {
-    const { env, t } = this;
-    const map = rankMap(mapRequest(this.options, read, drawn));
-    const picture = this._picture.draw(map, env.width, env.isDark);
-    return {
-      content: {
-        title: t(
-          'Roles of %1 processes: tensor parallel %2, stages %3, replicas %4',
-          formatInteger(map.processes.length),
-          formatInteger(map.tensor),
-          formatInteger(map.stages),
-          formatInteger(map.replicas)
-        ),
-        caption: this._caption(map),
-        summary: t(
-          'There are %1 processes: %2.',
-          formatInteger(map.processes.length),
-          countWords(map.processes)
-        ),
-        ...picture
-      }
-    };
-  }
-
-  override probe(point: IPlace): IMark | null {
-    return this._picture.probe(point);
-  }
-
-  override tipOf(mark: IMark): ITip | null {
-    return this._picture.tipOf(mark, this.env.isDark);
-  }
-
-  override move(key: string): IMoved | null {
-    return this._picture.move(key);
-  }
-
-  private _caption({ layout, processes, ranks }: IRankMap): string[] {
+  private _caption({ layout, processes, ranks }: IRankMap, left: number): string[] {
     const { t } = this;
-    const { left } = this._picture;
     return [
       t(
         'A number is the rank of a process; v are the ranks that it stands for, as Megatron counts them (%1).',
@@ -252,7 +191,7 @@ export class RolesPane extends SplitPane {
     ];
   }
 
-  private readonly _picture = new RolesPicture(this.t);
+  private readonly _picture = new LanePicture<ICell>(this.env);
 }
 
 /** The map that options ask for; missing numbers are those of the drawn layout, or of the best split. */

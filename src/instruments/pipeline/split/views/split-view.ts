@@ -6,7 +6,7 @@ import { formatBytes, formatInteger, timeWords, formatNumber } from '../../../..
 import type { IMark, Loaded, INote } from '../../../../views/shared/content';
 import { emptyState } from '../../../../views/shared/states';
 import { PlanView, type IPlanToolbar, type PlanPanes } from '../../views/what-if';
-import type { ISplitPlanned, ISplitLane } from '../plan/planned-split';
+import type { ISplitPlanned } from '../plan/planned-split';
 import { RolesPane } from './roles-pane';
 import {
   type ISplitRead,
@@ -21,33 +21,6 @@ import {
 } from './split-pane';
 import { splitSliders } from './split-what-if';
 import type { Translate } from '../../../../views/shared/translate';
-import type { IMeasuredSplit } from '../plan/measured-split';
-
-type Layout = Required<SplitOptions>['layout'];
-
-interface ISplitVerdictActions {
-  readonly t: Translate;
-  readonly copyCode: () => void;
-  readonly show: (layout: Layout) => void;
-}
-
-/** Whether a split is worth it, by how much, and what it costs if that is wrong; where the peer's stands. */
-function splitVerdictNotes(
-  { plan }: ISplitRead,
-  drawn: ISplitPlanned,
-  { t, copyCode, show }: ISplitVerdictActions
-): INote[] {
-  const { isWorthIt, other, split } = plan.verdict;
-  const wanted = isWorthIt ? split : other;
-  const action =
-    wanted === null || wanted.layout.family === drawn.layout.family
-      ? { label: t('Copy as code'), run: copyCode }
-      : {
-          label: t('Show %1', familyWords(wanted.layout.family, t)),
-          run: () => show(wanted.layout.family)
-        };
-  return [{ text: verdictWords(plan.verdict, t), tone: 'finding', action }];
-}
 
 function verdictWords(
   { isWorthIt, split, other, percent, lowPercent, highPercent, regretPercent }: ISplitRead['plan']['verdict'],
@@ -72,40 +45,6 @@ function verdictWords(
 
 const signed = (value: number): string =>
   `${value < 0 ? '−' : '+'}${formatNumber(Math.abs(value), Math.abs(value) < 10 ? 2 : 3)}`;
-
-/** How long a process is busy in a step, planned and measured, ms. */
-interface ISplitLaneDelay extends ISplitLane {
-  readonly plannedMs: number;
-  /** NaN where no such process was measured. */
-  readonly measuredMs: number;
-}
-
-/** A planned step beside the measured one. */
-interface ISplitComparison {
-  readonly plannedMs: number;
-  readonly measuredMs: number;
-  /** By how much the measured step is longer, %. */
-  readonly percent: number;
-  readonly lanes: readonly ISplitLaneDelay[];
-}
-
-/** Compare a planned step with what a run measured, process by process. */
-export function compareSplit(planned: ISplitPlanned, measured: IMeasuredSplit): ISplitComparison {
-  const { lane, begin, end } = planned.operations;
-  const busy = new Float64Array(planned.lanes.length);
-  lane.forEach((at, row) => (busy[at]! += end[row]! - begin[row]!));
-  return {
-    plannedMs: planned.stepMs,
-    measuredMs: measured.stepMs,
-    percent: planned.stepMs > 0 ? (measured.stepMs / planned.stepMs - 1) * 100 : NaN,
-    lanes: planned.lanes.map((each, at) => ({
-      ...each,
-      plannedMs: busy[at]!,
-      measuredMs:
-        measured.lanes.find(({ role, stage }) => role === each.role && stage === each.stage)?.busyMs ?? NaN
-    }))
-  };
-}
 
 /** What each process does in a step, the last measured step under it, and whether a split is worth it. */
 export class SplitPlanPane extends SplitPane {
@@ -170,7 +109,8 @@ export class SplitPlanPane extends SplitPane {
   }
 
   private _beside(drawn: ISplitPlanned, measured: NonNullable<ISplitRead['measured']>): string {
-    const { plannedMs, measuredMs, percent } = compareSplit(drawn, measured);
+    const [plannedMs, measuredMs] = [drawn.stepMs, measured.stepMs];
+    const percent = plannedMs > 0 ? (measuredMs / plannedMs - 1) * 100 : NaN;
     return this.t(
       'Under each process: step %1 as measured. Steps take %2, %3 planned (%4 %).',
       formatInteger(measured.operationsStep),
@@ -180,12 +120,18 @@ export class SplitPlanPane extends SplitPane {
     );
   }
 
-  private _notes(read: ISplitRead, drawn: ISplitPlanned): INote[] {
-    return splitVerdictNotes(read, drawn, {
-      t: this.t,
-      copyCode: () => void this.actions.copyCode(),
-      show: layout => this.choose({ layout })
-    });
+  /** Whether a split is worth it, by how much, and what it costs if that is wrong. */
+  private _notes({ plan: { verdict } }: ISplitRead, { layout }: ISplitPlanned): INote[] {
+    const { t } = this;
+    const family = (verdict.isWorthIt ? verdict.split : verdict.other)?.layout.family ?? layout.family;
+    const action =
+      family === layout.family
+        ? { label: t('Copy as code'), run: () => void this.actions.copyCode() }
+        : {
+            label: t('Show %1', familyWords(family, t)),
+            run: () => this.choose({ layout: family })
+          };
+    return [{ text: verdictWords(verdict, t), tone: 'finding', action }];
   }
 
   private _absent(read: ISplitRead): ReturnType<typeof emptyState> {
