@@ -56,7 +56,7 @@ class ModelChanges:
         now = {
             (holder, name): value
             for (holder, name), before in assigned.items()
-            if (value := _held(holder, name)) is not None and value is not before
+            if (value := _held(holder, name)) is not None and value is not before and _learns(value)
         }
         names = [
             f"{prefix}.{name}" if prefix else name
@@ -91,6 +91,11 @@ class ModelChanges:
 
     def _knows(self, value: nn.Module | nn.Parameter) -> bool:
         return self._known.get(id(value)) is value
+
+
+def _learns(value: nn.Module | nn.Parameter) -> bool:
+    """Return whether it is or has a parameter: a cache of keys and values may be a module too."""
+    return isinstance(value, nn.Parameter) or next(value.parameters(), None) is not None
 
 
 def _held(holder: nn.Module, name: str) -> nn.Module | nn.Parameter | None:

@@ -39,6 +39,7 @@ CHANGES = [
     (lambda model: setattr(model, "last", model.layers[1]), []),
     (lambda model: model.layers.__setitem__(0, model.layers[0]), []),
     (put_and_taken, []),
+    (lambda model: setattr(model, "cache", nn.Module()), []),
     (lambda model: nn.Sequential(model.layers[0], nn.Linear(2, 2)), []),
     (lambda model: copy.deepcopy(model).layers.append(nn.Linear(2, 2)), []),
     (lambda model: model.half().float(), []),
