@@ -24,7 +24,7 @@ from ..tracer.moments.hooks.values import local_values
 from ..tracer.moments.points import FeaturePoint, MomentPoints, ParamPoint, ResidualPoint, SitePoint
 from .before_reduction import before_reduction
 from .layer_roles import stacked_experts
-from .sizes import canonical, stored, unwrapped
+from .sizes import canonical, input_features, output_features, stored, unwrapped
 from .torch_coordinates import cuts_input, cuts_output
 
 _HEADS = frozenset(("lm_head", "output_layer", "head", "embed_out"))
@@ -140,6 +140,8 @@ class TorchMoments:
         self._points, self._every_module = points, every_module
         self._coords = points.place
         self._stacks: dict[str, str] = {}
+        self._flat = False
+        """Whether parameters are parts of flat ones, so that a module's own say nothing of it."""
 
     def of(self, model: nn.Module) -> MomentPoints:
         """Return what is on this process."""
@@ -147,6 +149,7 @@ class TorchMoments:
         self._stacks = self._renamed(body)
         others = [each for each in body.named_parameters() if not _measurable(each[1])]
         flat = any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
+        self._flat = flat
         names = {module: self._name(name) for name, module in body.named_modules()}
         return MomentPoints(
             params=[] if flat else list(self._params(body)),
@@ -232,7 +235,7 @@ class TorchMoments:
         for name, module in body.named_modules():
             own = self._name(name)
             # What wraps a module has its name, and comes first.
-            if not ((self._every_module and own) or _projects(module)) or own in seen:
+            if not ((self._every_module and own) or _projects(module, self._flat)) or own in seen:
                 continue
             seen.add(own)
             yield SitePoint(
@@ -261,11 +264,14 @@ class TorchMoments:
         return [(source.module, source.shards != "none") for _, source in sorted(found.items())]
 
 
-def _projects(module: nn.Module) -> bool:
+def _projects(module: nn.Module, flat: bool = False) -> bool:
     """Return whether a module is an embedding or maps features by a matrix, as ``nn.Linear``."""
     if isinstance(module, torch.jit.ScriptModule):
         # It takes no hooks.
         return False
+    if flat:
+        maps = input_features(module) is not None and output_features(module) is not None
+        return maps or isinstance(stored(module, "num_embeddings"), int)
     weight = module._parameters.get("weight")
     return weight is not None and weight.ndim == 2
 

@@ -68,6 +68,13 @@ def test_every_layout_has_the_statistics_of_one_process(tmp_path: Path) -> None:
         hold(tmp_path, kind, way, replicas, frozenset(norms if way == "sequence" else ()))
 
 
+def test_activations_of_a_model_with_flat_parameters_are_those_of_one_process(tmp_path: Path) -> None:
+    asked = {"activation": 1, "dgrad": 1}
+    run_job(1, "torch_statistics_work:trained", [("gpt", "none", 2)], tmp_path, asked)
+    assert run_job(2, "torch_statistics_work:trained", [("gpt", "fsdp", 2)], tmp_path, asked) == [[[]]] * 2
+    hold(tmp_path, "gpt", "fsdp", 2)
+
+
 def test_shares_of_casts_are_those_of_one_process_to_the_last_value(tmp_path: Path) -> None:
     formats = {"activation": "float16", "param": "float16", "dgrad": "float16"}
     asked = {"precision": 1, "formats": formats}

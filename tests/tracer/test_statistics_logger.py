@@ -115,6 +115,18 @@ def test_a_model_that_no_adapter_knows_has_everything_but_the_residual_stream(tm
     ]
 
 
+@pytest.mark.parametrize(("sites", "said"), [(None, ["sites='all' measures"]), ("all", [])])
+def test_a_model_without_projections_has_no_activations_and_a_sentence(sites, said, logged) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten())
+    more = {} if sites is None else {"sites": sites}
+    logger = logged(model, None, activation=1, **more)
+    with logger.step():
+        model(torch.ones(1, 1, 4, 4)).sum().backward()
+    warnings = logger.tracer.status()["warnings"]
+    assert len(warnings) == len(said)
+    assert all(part in text for part, text in zip(said, warnings, strict=True))
+
+
 def test_a_fault_of_the_loggers_own_does_not_reach_the_training(gpt, ids, logged) -> None:
     logger = logged(gpt, None, param=1, samples=lambda: int("x"), activation=1)
     with logger.step():

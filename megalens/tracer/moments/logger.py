@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 _clock = time.perf_counter_ns
 _SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad", "precision", *SEEN))
 _SCALED = frozenset(SCALED_STATS)
+_NO_SITES = (
+    "Activations are measured of embeddings and of modules that map features by a matrix, and this model has "
+    "none. sites='all' measures what goes into and comes out of every module."
+)
 
 
 class StatisticsLogger(Instrument):
@@ -200,6 +204,8 @@ class StatisticsLogger(Instrument):
         tracer.attach(self)
         if points.left_out:
             tracer.warn(points.left_out)
+        if not points.sites and (intervals.activation or intervals.dgrad):
+            tracer.warn(_NO_SITES)
 
     # Around the training.
 
