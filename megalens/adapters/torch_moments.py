@@ -32,6 +32,10 @@ _FLAT = (
     "FullyShardedDataParallel flattens parameters, so that they have no values of their own to measure. "
     "Shard the model with fully_shard, or log activations only."
 )
+_NO_NUMBERS = (
+    "Which layers of the whole model this stage of a pipeline has is not known, so that statistics by layer or "
+    "by name are those of all stages together."
+)
 
 _ATTENTION: Mapping[str, Callable[[Tensor], Tensor]] = {
     "attention_entropy": attention_entropy,
@@ -158,10 +162,14 @@ class TorchMoments:
             features=list(feature_points(self._points, names)),
             stage=self._coords.pp if self._coords.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
-            left_out=_unmeasured(others),
+            left_out=_unmeasured(others) or (_NO_NUMBERS if self._without_numbers() else None),
             before_reduction=before_reduction([model]),
             held=list(self._held(body)),
         )
+
+    def _without_numbers(self) -> bool:
+        """Return whether layers of a stage count from 0, as those of the others do."""
+        return self._coords.pp_size > 1 and not self._points.flags["HiddenStates"].layers
 
     def _renamed(self, body: nn.Module) -> dict[str, str]:
         """Return canonical names of layers whose own names, which are all readers have, lack a number."""

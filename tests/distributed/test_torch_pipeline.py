@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from pipeline_stage_work import alone, parts
 from processes import run_job
+from torch import nn
 
 import megalens
 from megalens.adapters import torch_pipeline
+from megalens.adapters.find import find_moments, find_points
 from megalens.tracer import RankCoordinates
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -24,8 +28,6 @@ def recorded(folder: Path) -> megalens.runs.recorded.RecordedRun:
 
 @pytest.mark.parametrize("schedule", ["GPipe", "1F1B"])
 def test_what_is_recorded_of_stages_is_that_of_one_process(schedule: str, tmp_path: Path) -> None:
-    from pipeline_stage_work import alone
-
     ranks = run_job(2, "pipeline_stage_work:in_stages", str(tmp_path), schedule, False)
     assert [(place.pp, place.pp_size, place.dp, place.dp_size) for place, _ in ranks] == [
         (0, 2, 0, 1),
@@ -68,6 +70,16 @@ def test_a_process_has_the_coordinates_of_its_mesh_in_any_order_of_the_axes(axes
         )
         place = torch_pipeline.stage_place([], before)
         assert (place.pp, place.pp_size, place.dp, place.dp_size) == (at["pp"], 3, at["dp"], 2)
+
+
+def test_of_several_stages_in_a_process_a_sentence_says_that_layers_have_no_numbers() -> None:
+    model = nn.ModuleList(parts())
+    place = RankCoordinates(world_size=2, pp_size=2, vpp_size=2)
+    points = torch_pipeline.in_pipeline(replace(find_points(model), place=place))
+    assert points.numbered
+    why = "This process has 2 stages of a pipeline of plain modules. Which layers of the whole model"
+    assert points.flags["HiddenStates"].reason.startswith(why)
+    assert "those of all stages together" in find_moments(model, None, points).left_out
 
 
 def test_a_stage_that_is_made_after_tracing_began_is_said_to_be_one(tmp_path: Path) -> None:
