@@ -33,8 +33,8 @@ _FLAT = (
     "Shard the model with fully_shard, or log activations only."
 )
 _NO_NUMBERS = (
-    "Which layers of the whole model this stage of a pipeline has is not known, so that statistics by layer or "
-    "by name are those of all stages together."
+    "Which layers of the whole model this stage of a pipeline has is not known, so that statistics by layer "
+    "or by name are those of all stages together."
 )
 
 _ATTENTION: Mapping[str, Callable[[Tensor], Tensor]] = {
