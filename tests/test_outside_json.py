@@ -16,6 +16,7 @@ ALLOWED = {
     "instruments/generation/megatron.py": "between the ranks of one job",
     "instruments/timeline/flight_pickle.py": "a memory snapshot, in a process of its own with the standard library alone, bounded in memory and time",
     "instruments/generation/texts.py": "what the tokenizers package says of its own decoder",
+    "adapters/torch_pipeline.py": "between the ranks of one job",
     "protocol/contract.py": "a file of this package",
     "protocol/outside.py": "parse_json itself",
     "pictures/report/build.py": "a file of this package",
