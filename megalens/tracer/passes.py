@@ -279,7 +279,13 @@ def left_out_sentence(step: int, passes: int) -> str:
 
 
 def after_backward(call: Callable[[], None]) -> None:
-    """Call something once the backward pass that is going on is over, after what was queued before."""
+    """Call something once the backward pass that is going on is over, after what was queued before.
+
+    Where none is going on it is called at once: nothing may raise into what called us.
+    """
+    if torch._C._current_graph_task_id() == -1:
+        call()
+        return
     torch.autograd.Variable._execution_engine.queue_callback(call)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, schedules
 
 import megalens
@@ -50,11 +52,25 @@ def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
     return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def in_stages(rank: int, folder: str, schedule: str, late: bool) -> tuple[Any, list[str]]:
-    """Train a stage in each of two processes; ``late``: it is made a stage after tracing began."""
+def in_stages(
+    rank: int, folder: str, schedule: str, late: bool = False, sharded: bool = False
+) -> tuple[Any, list[str]]:
+    """Train a stage in each of two processes, or ``sharded`` over two more; ``late``: it is made a stage after
+    tracing began.
+    """
     os.environ["MEGALENS_RUNTIME_DIR"] = str(Path(folder) / "rt")
-    model = parts()[rank]
-    stage = None if late else PipelineStage(model, rank, 2, torch.device("cpu"))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp")) if sharded else None
+    at = mesh["pp"].get_local_rank() if mesh is not None else rank
+    model = parts()[at]
+    if mesh is not None:
+        for module in (*model.blocks, model):
+            fully_shard(module, mesh=mesh["dp"], reshard_after_forward=False)
+
+    def staged() -> PipelineStage:
+        group = None if mesh is None else mesh.get_group("pp")
+        return PipelineStage(model, at, 2, torch.device("cpu"), group=group)
+
+    stage = None if late else staged()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     flags = {
         "HiddenStates": {"compressor": megalens.NoOp(), "samples": "all", "passes": ["forward", "backward"]}
@@ -63,12 +79,11 @@ def in_stages(rank: int, folder: str, schedule: str, late: bool) -> tuple[Any, l
     with megalens.log_statistics(model, optimizer, tracer=tracer, grad=1, param=1), tracer:
         assert rank > 0 or tracer.connected(30)
         distributed.barrier()
-        stage = stage or PipelineStage(model, rank, 2, torch.device("cpu"))
-        run = getattr(schedules, f"Schedule{schedule}")(stage, MICRO_BATCHES, loss_fn=loss_of)
+        run = getattr(schedules, f"Schedule{schedule}")(stage or staged(), MICRO_BATCHES, loss_fn=loss_of)
         for ids, targets in batches():
             with tracer.step():
                 optimizer.zero_grad()
-                run.step(*(() if rank else (ids,)), **({"target": targets} if rank else {}))
+                run.step(*(() if at else (ids,)), **({"target": targets} if at else {}))
                 optimizer.step()
     return tracer.points.place, list(tracer.status()["warnings"])
 

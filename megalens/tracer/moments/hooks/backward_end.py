@@ -177,6 +177,10 @@ class BackwardEnd:
         self._queued = False
         self._entered = False
         self.on = False
+        self.late = False
+        """Whether gradients came when no backward pass was going on, as ``fully_shard`` reduces those of a
+        stage of a pipeline once all its micro-batches are through.
+        """
         self.half = False
         """Whether the model ran in half precision, which asks for a loss scale."""
         self.accumulated: list[Tensor] = []
@@ -192,7 +196,7 @@ class BackwardEnd:
     def begin(self, on: bool) -> None:
         """Follow the passes of a step, or do not."""
         self.on = on
-        self._queued = self._entered = self.half = False
+        self._queued = self._entered = self.half = self.late = False
 
     def close(self) -> None:
         """Take every hook off. Safe twice."""
@@ -210,7 +214,9 @@ class BackwardEnd:
         self._queue()
 
     def _accumulated(self, parameter: Tensor) -> None:
-        if self.on:
+        if self.on and torch._C._current_graph_task_id() == -1:
+            self.late = True
+        elif self.on:
             self._queue()
             self.accumulated.append(parameter)
 

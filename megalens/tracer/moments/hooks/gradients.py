@@ -22,6 +22,10 @@ _MISSED = (
     "Gradients of a step were measured as the optimizer took them, maybe clipped, because no backward pass "
     "through the model was seen in it. Their gradient_stage is pre_step."
 )
+_LATE = (
+    "Gradients were reduced when all backward passes were over, as those of a pipeline's stages are by "
+    "fully_shard. So they are measured as the optimizer takes them; their gradient_stage is pre_step."
+)
 _FREED = (
     "Gradients of parameters are not measured: at the end of the backward pass they are gone, as an "
     "optimizer that steps inside of it takes them. Give that optimizer to megalens.log_statistics, where it "
@@ -264,8 +268,11 @@ class GradientMoment:
             or not any(p.parameter.requires_grad for at, p in enumerate(self._points) if at not in there)
         )
         ids = set(self._ids) if every else {self._ids[at] for at in here}
-        changed = inside or not self._parts
-        if self._parts and not inside:
+        late = self._end is not None and self._end.late
+        changed = inside or late or not self._parts
+        if late:
+            self._warn(_LATE)
+        elif self._parts and not inside:
             words = self._change(here or range(len(self._points)), optimizer)
             changed = words is not None
             if words is not None:
