@@ -18,6 +18,7 @@ module.exports = {
     '<rootDir>/megalens/labextension',
     '<rootDir>/ui-tests',
     '<rootDir>/lib',
+    '<rootDir>/.make/lowest',
     '<rootDir>/.venv'
   ],
   testRegex: '(src|examples)/(.*/)?__tests__/.*\\.spec\\.tsx?$',
