@@ -152,16 +152,15 @@ class TorchMoments:
         body = unwrapped(model)
         self._stacks = self._renamed(body)
         others = [each for each in body.named_parameters() if not _measurable(each[1])]
-        flat = any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
-        self._flat = flat
+        self._flat = any(type(each).__name__ == "FullyShardedDataParallel" for each in model.modules())
         names = {module: self._name(name) for name, module in body.named_modules()}
         return MomentPoints(
-            params=[] if flat else list(self._params(body)),
+            params=[] if self._flat else list(self._params(body)),
             sites=list(self._sites(body)),
             residuals=list(self._residuals(names)),
             features=list(feature_points(self._points, names)),
             stage=self._coords.pp if self._coords.pp_size > 1 else -1,
-            unavailable=self._unavailable(flat),
+            unavailable=self._unavailable(),
             left_out=_unmeasured(others) or (_NO_NUMBERS if self._without_numbers() else None),
             before_reduction=before_reduction([model]),
             held=list(self._held(body)),
@@ -199,8 +198,8 @@ class TorchMoments:
                 return self._stacks[name[:end]] + name[end:]
         return name
 
-    def _unavailable(self, flat: bool) -> dict[str, str]:
-        refused = dict.fromkeys(("param", "grad"), _FLAT) if flat else {}
+    def _unavailable(self) -> dict[str, str]:
+        refused = dict.fromkeys(("param", "grad"), _FLAT) if self._flat else {}
         if not self._layers():
             flag = self._points.flags["HiddenStates"]
             outside = "What each layer adds is summed up outside of it, and measured where a layer gives it."

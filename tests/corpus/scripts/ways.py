@@ -203,16 +203,14 @@ def train_changed(job: Job, change: Callable[[nn.Module], nn.Module]) -> None:
     """Train, and have ``change`` put a module into the model before the third step; it returns that."""
     model = GPT()
     optimizer = adam(model)
-    job.watch(model, optimizer)
-    for number, (ids, targets) in enumerate(batches(4), 1):
-        if number == 3:
-            optimizer.add_param_group({"params": [*change(model).parameters()]})
-        with job.step():
-            loss = cross_entropy(model(ids), targets)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            job.loss(loss)
+
+    def data() -> Iterator[tuple[Tensor, Tensor]]:
+        for number, batch in enumerate(batches(4), 1):
+            if number == 3:
+                optimizer.add_param_group({"params": [*change(model).parameters()]})
+            yield batch
+
+    train(job, model, data(), optimizer=optimizer)
 
 
 @script(quick=True)
